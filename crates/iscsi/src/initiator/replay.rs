@@ -171,6 +171,7 @@ impl Core {
         task.cmd_sn = Sn(0);
         task.forget_answer();
         task.answered = false;
+        task.may_report_loss = false;
     }
 
     /// Completes the tasks that a management function has ended (RFC 7143 §11.6.1).

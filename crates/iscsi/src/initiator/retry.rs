@@ -5,7 +5,7 @@ use std::time::Duration;
 use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::session::Core;
-use super::task::Answer;
+use super::task::{Answer, Stage};
 use crate::scsi::{Sense, SenseKey, opcode};
 use crate::wire::ScsiStatus;
 
@@ -25,17 +25,27 @@ const BEFORE_ATTENTIONS: [u8; 3] = [opcode::INQUIRY, opcode::REPORT_LUNS, opcode
 const CRC_ERROR: (u8, u8) = (0x47, 0x05);
 
 impl Core {
-    /// The unit has executed the command: it has nothing more to report about the earlier session. Commands that bypass
-    /// unit attentions (SAM-5 5.14.1) do not show that.
-    pub(super) fn has_answered(&mut self, tag: TaskTag) {
-        let Some(announced) = &mut self.announced else {
-            return;
+    /// The unit has executed the command, or responded with its report of the lost session. Returns whether such a report
+    /// was due.
+    ///
+    /// A unit reports it once, to the command with the lowest CmdSN that does not bypass unit attentions (SAM-5 5.14.1).
+    /// Responses may arrive in another order: over several connections, or when one is resent after a digest error.
+    pub(super) fn has_answered(&mut self, tag: TaskTag) -> bool {
+        let (Some(announced), Some(task)) = (&mut self.announced, self.tasks.get(tag)) else {
+            return false;
         };
-        if let Some(task) = self.tasks.get_mut(tag)
-            && !BEFORE_ATTENTIONS.contains(&task.cdb[0])
-        {
-            announced.insert(task.lun);
+        if BEFORE_ATTENTIONS.contains(&task.cdb[0]) {
+            return false;
         }
+        let (lun, cmd_sn, is_due) = (task.lun, task.cmd_sn, task.may_report_loss);
+        let is_first = announced.insert(lun);
+        if is_first || is_due {
+            for other in self.tasks.iter_mut().filter(|other| other.lun == lun) {
+                let is_earlier = matches!(other.stage, Stage::Sent(_)) && other.cmd_sn.lt(cmd_sn);
+                other.may_report_loss = is_earlier && (is_first || other.may_report_loss);
+            }
+        }
+        is_first || is_due
     }
 
     /// Whether the response asks for a retry; if so, the command has been requeued.
@@ -51,33 +61,29 @@ impl Core {
         if self.requests.abort(tag) {
             return false;
         }
-        let Some(task) = self.tasks.get_mut(tag) else {
+        let Some(retries) = self.tasks.get(tag).map(|task| task.retries) else {
             return false;
         };
         let wait = match answer.status {
             // SAM-5 5.3.1: the unit will accept the command later.
             ScsiStatus::Busy | ScsiStatus::TaskSetFull => {
-                LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(u32::from(task.retries).min(16)))
+                LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(u32::from(retries).min(16)))
             }
             ScsiStatus::CheckCondition => match what(&answer.sense) {
                 Some(What::CrcError) => Duration::ZERO,
-                // Each unit reports the replacement of a session once. Later unit attentions are genuine.
-                Some(What::Nexus) => {
-                    let announced = self.announced.as_mut();
-                    match announced.is_some_and(|units| units.insert(task.lun)) {
-                        true => Duration::ZERO,
-                        false => return false,
-                    }
-                }
-                None => return false,
+                Some(What::Nexus) if self.has_answered(tag) => Duration::ZERO,
+                // Later unit attentions are genuine.
+                Some(What::Nexus) | None => return false,
             },
             _ => return false,
         };
-        if task.retries >= MAX_RETRIES {
+        if retries >= MAX_RETRIES {
             return false;
         }
-        task.retries += 1;
         self.take_back(tag, now, trace);
+        if let Some(task) = self.tasks.get_mut(tag) {
+            task.retries += 1;
+        }
         if wait.is_zero() {
             self.queue.put_back(tag);
         } else {

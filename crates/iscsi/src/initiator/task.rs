@@ -169,6 +169,9 @@ pub(super) struct Task {
     pub(super) extent: Option<Extent>,
     /// Number of retries that responses have asked for.
     pub(super) retries: u8,
+    /// A later command has been executed, so the unit's report of the lost session, if any, is the response to this one
+    /// or to another like it.
+    pub(super) may_report_loss: bool,
 }
 
 impl Task {
@@ -198,6 +201,7 @@ impl Task {
             answered: false,
             extent: None,
             retries: 0,
+            may_report_loss: false,
         }
     }
 }
@@ -331,6 +335,10 @@ impl TaskTable {
             *task = None;
             self.used -= 1;
         }
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+        self.places.iter_mut().flatten()
     }
 
     /// The tags of all tasks.

@@ -3,6 +3,7 @@
 use wansan_iscsi::keys::{DigestKind, Wanted};
 
 use super::pair::{BLOCK_BYTES, Pair, copy};
+use super::replay::reports_a_reset;
 
 const BLOCKS: usize = 8;
 /// Bytes of a Data-In before its data: the header and no digest.
@@ -56,5 +57,38 @@ fn a_read_recovers_whichever_of_its_pdus_are_damaged() {
                 );
             }
         }
+    }
+}
+
+/// In a replacement session, the unit reports the loss of the earlier one as the response to the first command. It is
+/// damaged, and resent after the responses to others.
+#[test]
+fn a_lost_session_is_not_reported_to_the_caller_though_later_commands_are_answered_first() {
+    for commands in 2..5 {
+        let wanted = Wanted {
+            error_recovery_level: 1,
+            data_digest: vec![DigestKind::Crc32c],
+            ..Wanted::default()
+        };
+        let mut pair = Pair::new(wanted.clone(), wanted, 16, 7);
+        for user in 0..commands {
+            pair.read(user, 1, user);
+        }
+        pair.reinstate();
+        pair.towards_target().unwrap();
+        let mut sent = pair.target.connection(0).unwrap().pending().to_vec();
+        sent[HEADER_BYTES] ^= 1;
+        let now = pair.now();
+        let bytes = copy(&sent, pair.initiator.connections()[0].space());
+        assert_eq!(bytes, sent.len());
+        pair.target.connection(0).unwrap().sent(bytes);
+        pair.initiator.connections()[0].filled(bytes, now);
+        pair.initiator.receive(0, now, &mut pair.trace).unwrap();
+        let done = pair.settle_good();
+        let mut users: Vec<u64> = done.iter().map(|completion| completion.user).collect();
+        assert_eq!(users.last(), Some(&0), "it came last of {users:?}");
+        users.sort_unstable();
+        assert!(users.into_iter().eq(0..commands));
+        reports_a_reset(&mut pair);
     }
 }

@@ -178,8 +178,8 @@ fn a_connection_of_another_session_is_not_taken_in() {
     assert_eq!(pair.initiator.connections().len(), 1);
 }
 
-/// The unit reports a reset by another initiator.
-fn hears_of_a_reset(pair: &mut Pair) {
+/// The unit's report of a reset by another initiator reaches the caller.
+pub(crate) fn reports_a_reset(pair: &mut Pair) {
     let mut other = pair.beside("other", 12);
     manage(&mut other, TaskManagementFunction::LogicalUnitReset, 0);
     other.settle();
@@ -199,7 +199,7 @@ fn what_a_unit_says_of_a_lost_session_is_not_the_callers_business_and_later_rese
     pair.reinstate();
     let done = pair.settle();
     assert_eq!(done[0].outcome.as_ref().unwrap().status, ScsiStatus::Good);
-    hears_of_a_reset(&mut pair);
+    reports_a_reset(&mut pair);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_unit_that_says_nothing_of_a_lost_session_is_heard_from_its_first_answer_on(
     pair.reinstate();
     pair.read(0, 1, 0);
     pair.settle_good();
-    hears_of_a_reset(&mut pair);
+    reports_a_reset(&mut pair);
 }
 
 /// Commands in the replacement session have made the unit report that it is another session.
@@ -227,5 +227,5 @@ fn a_unit_that_was_asked_before_the_lost_session_goes_on_is_heard_from_then_on()
     let done = pair.settle();
     assert_eq!(done[0].outcome.as_ref().unwrap().status, ScsiStatus::Good);
     assert_eq!(done[0].user, 0);
-    hears_of_a_reset(&mut pair);
+    reports_a_reset(&mut pair);
 }
