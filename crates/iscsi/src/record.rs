@@ -1,7 +1,7 @@
 //! PDUs and negotiated keys as records of the trace vocabulary.
 
 use wansan_trace::event::{Connection as ConnectionRecord, Pdu as PduRecord, PduDirection};
-use wansan_trace::{ConnectionId, Instant, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, TaskTag};
 
 use crate::keys::{ConnectionParameters, SessionParameters};
 use crate::wire::Bhs;
@@ -53,6 +53,18 @@ pub fn keys_of(record: &ConnectionRecord) -> Option<(SessionParameters, Connecti
     (record.max_burst_bytes > 0).then_some((session, connection))
 }
 
+/// Whether `trace` keeps the record of a PDU with this header.
+#[must_use]
+#[inline(always)]
+pub fn keeps_pdu(trace: &Recorder, bhs: &Bhs) -> bool {
+    trace.keeps_pdu(TaskTag(word(bhs, 16)), bhs[0])
+}
+
+#[inline(always)]
+fn word(bhs: &Bhs, at: usize) -> u32 {
+    u32::from_be_bytes([bhs[at], bhs[at + 1], bhs[at + 2], bhs[at + 3]])
+}
+
 /// The record of a PDU with this header (RFC 7143 §11): sequence numbers are at the same offsets in all requests and in
 /// all responses, so no PDU needs to be parsed. `stream_offset` is the offset of its first byte in its direction's TCP
 /// stream, from 0.
@@ -66,7 +78,7 @@ pub fn pdu_record(
     bhs: &Bhs,
     stream_offset: u64,
 ) -> PduRecord {
-    let word = |at: usize| u32::from_be_bytes([bhs[at], bhs[at + 1], bhs[at + 2], bhs[at + 3]]);
+    let word = |at| word(bhs, at);
     let opcode = bhs[0] & 0x3f;
     let from_target = opcode & 0x20 != 0;
     // Only Data-Out, Data-In and R2T have a DataSN (or R2TSN) and a Buffer Offset.

@@ -35,6 +35,7 @@ pub fn record(socket: impl AsFd, known: Connection, trace: &mut Recorder) {
             nagle: !sockopt::tcp_nodelay(socket)?,
             send_buffer_max_bytes: limits.map_or(0, |limits| limits.send_bytes),
             receive_buffer_max_bytes: limits.map_or(0, |limits| limits.receive_bytes),
+            sampled_one_in: trace.sample().number(),
             ..known
         };
         Ok((record, congestion::of(socket)?))

@@ -4,6 +4,7 @@ use crate::event::{Connection, Crossing, Packet, Path, Pdu, Request, Stamp, Tcp,
 use crate::kind::Kind;
 use crate::log::{BLOCK_BYTES, Budget, Log, Supply, Words};
 use crate::passage::Passage;
+use crate::sample::Sample;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
 /// A record kind that recorders keep.
@@ -25,17 +26,19 @@ pub(crate) trait Visitor {
 /// The table of kinds: name, in-memory form, and the file record if different.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident: $kept:ident $(of $record:ident)?),* $(,)?) => {
-        /// The record kinds to keep.
+        /// The record kinds to keep, and the I/Os whose records are kept.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Kinds {
-            $($(#[$doc])* pub $kind: bool),*
+            $($(#[$doc])* pub $kind: bool,)*
+            /// The I/Os whose layer crossings and PDUs are kept.
+            pub sample: Sample,
         }
 
         impl Kinds {
             /// Nothing.
-            pub const NONE: Kinds = Kinds { $($kind: false),* };
+            pub const NONE: Kinds = Kinds { $($kind: false,)* sample: Sample::ALL };
             /// Everything.
-            pub const ALL: Kinds = Kinds { $($kind: true),* };
+            pub const ALL: Kinds = Kinds { $($kind: true,)* sample: Sample::ALL };
             /// Number of kinds.
             const COUNT: usize = [$(stringify!($kind)),*].len();
         }
@@ -48,6 +51,7 @@ macro_rules! kinds {
         #[derive(Debug)]
         pub struct Recorder {
             $($(#[$doc])* pub $kind: Log<$kept>,)*
+            sample: Sample,
             names: Vec<String>,
             supply: Supply,
         }
@@ -57,7 +61,7 @@ macro_rules! kinds {
             /// together.
             #[must_use]
             pub fn new(kinds: Kinds, budget_bytes: usize) -> Self {
-                let is_off = kinds == Kinds::NONE;
+                let is_off = ![$(kinds.$kind),*].contains(&true);
                 Recorder::supplied(kinds, Supply::ahead(if is_off { 0 } else { budget_bytes }))
             }
 
@@ -71,13 +75,14 @@ macro_rules! kinds {
             /// Another recorder of the same kinds that allocates from the same budget.
             #[must_use]
             pub fn another(&self) -> Self {
-                let kinds = Kinds { $($kind: self.$kind.is_kept()),* };
+                let kinds = Kinds { $($kind: self.$kind.is_kept(),)* sample: self.sample };
                 Recorder::supplied(kinds, self.supply.another())
             }
 
             fn supplied(kinds: Kinds, supply: Supply) -> Self {
                 Recorder {
                     $($kind: Log::new(kinds.$kind),)*
+                    sample: kinds.sample,
                     names: Vec::new(),
                     supply,
                 }
@@ -159,6 +164,27 @@ impl Recorder {
         Recorder::new(Kinds::NONE, 0)
     }
 
+    /// The I/Os whose layer crossings and PDUs are kept.
+    #[inline(always)]
+    #[must_use]
+    pub fn sample(&self) -> Sample {
+        self.sample
+    }
+
+    /// Whether the crossings of the I/O with that tag are kept.
+    #[inline(always)]
+    #[must_use]
+    pub fn keeps_io(&self, task: TaskTag) -> bool {
+        self.io.is_kept() && self.sample.has(task)
+    }
+
+    /// Whether a PDU with that tag and opcode is kept.
+    #[inline(always)]
+    #[must_use]
+    pub fn keeps_pdu(&self, task: TaskTag, opcode: u8) -> bool {
+        self.pdu.is_kept() && self.sample.has_pdu(task, opcode)
+    }
+
     /// The ID of `name` in this recorder. Names are never freed: use them for things that a plan lists, not for what a
     /// peer sends.
     ///
@@ -195,7 +221,7 @@ impl Recorder {
         layer: Layer,
         direction: Direction,
     ) {
-        if self.io.is_kept() {
+        if self.keeps_io(task) {
             self.record_crossing(time, session, connection, task, layer, direction);
         }
     }

@@ -8,7 +8,7 @@ use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId,
 
 use crate::arrival::Arrivals;
 use crate::keys::ConnectionParameters;
-use crate::record::pdu_record;
+use crate::record::{keeps_pdu, pdu_record};
 use crate::sequence::Sn;
 use crate::wire::{Bhs, Lun, Receiver, Snack, Transmitter};
 
@@ -202,7 +202,7 @@ impl Link {
     pub(super) fn push(&mut self, bhs: &Bhs, data: &[u8], now: Instant, trace: &mut Recorder) {
         let offset = self.transmitter.queued_end();
         self.transmitter.push(bhs, data);
-        if trace.pdu.is_kept() {
+        if keeps_pdu(trace, bhs) {
             let mut record =
                 pdu_record(now, self.session, self.id, PduDirection::Sent, bhs, offset);
             record.data_bytes = data.len() as u32;

@@ -8,7 +8,7 @@ use super::error::SessionError;
 use super::requests::Request;
 use super::session::{Core, Event};
 use super::task::{Answer, Burst, Completion, Stage, Task, TaskError, Transfer};
-use crate::record::pdu_record;
+use crate::record::{keeps_pdu, pdu_record};
 use crate::wire::{
     AsyncEvent, AsyncMessage, BHS_BYTES, DataIn, LogoutResponse, NopIn, Opcode, Pdu, R2t,
     RESERVED_TAG, RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiResponse,
@@ -28,7 +28,7 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
-        if trace.pdu.is_kept() {
+        if keeps_pdu(trace, pdu.bhs) {
             let (id, from) = (link.id, PduDirection::Received);
             trace.pdu(pdu_record(
                 now,

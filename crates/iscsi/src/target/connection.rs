@@ -9,7 +9,7 @@ use super::kept::Kept;
 use super::memory::Share;
 use super::meter::ConnectionMeter;
 use crate::keys::ConnectionParameters;
-use crate::record::pdu_record;
+use crate::record::{keeps_pdu, pdu_record};
 use crate::sequence::Sn;
 use crate::text::exchange::Responder;
 use crate::wire::{Bhs, Receiver, Transmitter};
@@ -257,7 +257,7 @@ impl Link {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        if trace.pdu.is_kept() {
+        if keeps_pdu(trace, bhs) {
             let mut record =
                 pdu_record(now, self.session, self.id, PduDirection::Sent, bhs, offset);
             record.data_bytes = data_bytes as u32;

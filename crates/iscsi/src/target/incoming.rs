@@ -10,7 +10,7 @@ use super::session::Core;
 use super::task::{Refusal, Stage, Task};
 use super::window::Admission;
 use crate::keys::Key;
-use crate::record::pdu_record;
+use crate::record::{keeps_pdu, pdu_record};
 use crate::scsi::{Answer, Decoded, Executed, Sense, StoreOperation};
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
@@ -34,7 +34,7 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), Close> {
         link.pinged = false;
-        if trace.pdu.is_kept() {
+        if keeps_pdu(trace, pdu.bhs) {
             let (id, from) = (link.id, PduDirection::Received);
             trace.pdu(pdu_record(
                 now,

@@ -59,6 +59,19 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// The task that it is of.
+    #[must_use]
+    pub fn task(&self) -> TaskTag {
+        match self {
+            Work::Read { task, .. }
+            | Work::Write { task, .. }
+            | Work::Flush { task, .. }
+            | Work::Medium { task, .. } => *task,
+        }
+    }
+}
+
 /// The result of completed work.
 #[derive(Debug)]
 pub enum Done<'a> {

@@ -310,6 +310,7 @@ impl Programs<'_> {
         KindSettings {
             place: self.kept(!kinds.is_empty(), place, place.name()),
             kinds,
+            sample: 1,
         }
     }
 

@@ -14,7 +14,7 @@ use wansan_iscsi::target::{Connection, Done, Handshake, Remains, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
 use wansan_tcp::{DelayedAck, Stamping, connection, stamps};
 use wansan_trace::event::{self, Role};
-use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
+use wansan_trace::{Instant, Recorder, Sample, SessionId, TaskTag, clock};
 
 use super::directory::ServedTarget;
 use super::gathering::Gathering;
@@ -442,7 +442,12 @@ impl Context {
         let Served {
             session, target, ..
         } = served;
-        let recorded = self.trace.io.is_kept();
+        let recorded = self.trace.keeps_io(work.task());
+        let asked = match recorded && self.trace.sample() != Sample::ALL {
+            // The clock was not read for the operations before it.
+            true => clock::now(),
+            false => asked,
+        };
         let mut answered = asked;
         let mut time = || {
             if recorded {

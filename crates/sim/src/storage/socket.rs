@@ -387,6 +387,7 @@ impl Sockets {
             quick_ack: socket.quick_acks,
             send_buffer_max_bytes,
             receive_buffer_max_bytes,
+            sampled_one_in: trace.sample().number(),
             ..known
         };
         trace.connection(record);

@@ -71,5 +71,7 @@ record! {
         first_sent_seq: u32 => Repeats; added,
         /// The same for the bytes that it receives.
         first_received_seq: u32 => Repeats; added,
+        /// One of this many I/Os of the session has `io` records, and `pdu` records of its PDUs; 0 or 1 if all have.
+        sampled_one_in: u32 => Repeats; added,
     }
 }

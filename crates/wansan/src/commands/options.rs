@@ -43,7 +43,9 @@ impl<T: Settings> Args for Options<T> {
         let options = options
             .into_iter()
             .map(|option| match option.get_id().as_str() {
-                "host" | "record-kinds" | "record-memory" if records => option.requires("record"),
+                "host" | "record-kinds" | "record-memory" | "record-sample" if records => {
+                    option.requires("record")
+                }
                 _ => option,
             });
         command.args(options)
