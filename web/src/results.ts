@@ -482,6 +482,8 @@ export interface WaitCause {
   mean_ns: number;
   /** Their share of the latency, 0 to 1. */
   share: number;
+  /** Half of the 95 % confidence interval of that share, if a sample of the I/Os was recorded; 0 if all were. */
+  share_uncertain: number;
 }
 
 /** The waits of one cause at one layer. */
@@ -630,6 +632,8 @@ export interface CellFinding {
   above: string | null;
   /** The share of the latency spent waiting for it, 0 to 1. */
   waiting_share: number;
+  /** Half of that share's 95 % confidence interval, or more, if a sample of the I/Os was recorded; 0 if all were. */
+  waiting_share_uncertain: number;
   /** The same as a sentence. */
   sentence: string;
 }
@@ -648,6 +652,8 @@ export interface Finding {
   got: number;
   /** The share of the latency spent waiting for it, 0 to 1. */
   waiting_share: number;
+  /** Half of that share's 95 % confidence interval, or more, if a sample of the I/Os was recorded; 0 if all were. */
+  waiting_share_uncertain: number;
   /** The cell that the numbers above are from. */
   cell: number;
   /** The cells in which the limit binds. */
@@ -1109,6 +1115,7 @@ export const METRICS: readonly Metric[] = [
   { name: "waits.uncertain_ns", unit: "ns", about: "The part of it that may belong to a wait adjacent to the one that it is assigned to." },
   { name: "waits.causes.*.mean_ns", unit: "ns", about: "Their length." },
   { name: "waits.causes.*.share", unit: "ratio", about: "Their share of the latency, 0 to 1." },
+  { name: "waits.causes.*.share_uncertain", unit: "ratio", about: "Half of the 95 % confidence interval of that share, if a sample of the I/Os was recorded; 0 if all were." },
   { name: "stalls.cause", unit: "", about: "The most costly cause, if it costs 5 % of the mean latency or more; else `none`." },
   { name: "stalls.ios", unit: "", about: "Completed I/Os." },
   { name: "stalls.cost_ns", unit: "ns", about: "The cost of all stalls, as a mean over the I/Os." },
@@ -1162,6 +1169,7 @@ export const METRICS: readonly Metric[] = [
   { name: "finding.layer", unit: "", about: "The first layer that holds fewer than the one above, if one does." },
   { name: "finding.above", unit: "", about: "The layer above." },
   { name: "finding.waiting_share", unit: "ratio", about: "The share of the latency spent waiting for it, 0 to 1." },
+  { name: "finding.waiting_share_uncertain", unit: "ratio", about: "Half of that share's 95 % confidence interval, or more, if a sample of the I/Os was recorded; 0 if all were." },
   { name: "finding.sentence", unit: "", about: "The same as a sentence." },
   { name: "finding.limit", unit: "", about: "What binds." },
   { name: "finding.layer", unit: "", about: "The first layer that holds fewer than the one above, if one does." },
@@ -1169,6 +1177,7 @@ export const METRICS: readonly Metric[] = [
   { name: "finding.wanted", unit: "", about: "Mean number of I/Os in the layer above: the demand." },
   { name: "finding.got", unit: "", about: "Mean number of I/Os in the layer: those admitted." },
   { name: "finding.waiting_share", unit: "ratio", about: "The share of the latency spent waiting for it, 0 to 1." },
+  { name: "finding.waiting_share_uncertain", unit: "ratio", about: "Half of that share's 95 % confidence interval, or more, if a sample of the I/Os was recorded; 0 if all were." },
   { name: "finding.cell", unit: "", about: "The cell that the numbers above are from." },
   { name: "finding.sentence", unit: "", about: "The finding as a sentence." },
   { name: "finding.advice.text", unit: "", about: "In words." },

@@ -366,6 +366,7 @@ export function sampleRun(): ReportData {
       wanted: 112,
       got: 100,
       waiting_share: 0.11,
+      waiting_share_uncertain: 0,
       binds_in_cells: [told],
       predicted: null,
       advice: { text: "raise the target's command window (`--command-window`) to 176", parameter: "target.command_window", value: "176", with: {} },

@@ -373,6 +373,7 @@ mod tests {
             ios: 1000,
             latency_ns: of.iter().map(|(_, ms)| ms * 1e6).sum(),
             sums: sums.collect(),
+            ..WaitUse::default()
         }
     }
 

@@ -6,7 +6,7 @@ use wansan_trace::event::{
     Connection, Crossing, Packet, Path as PathSample, Pdu, Request, Stamp, Tcp, Thread,
 };
 use wansan_trace::file::{self, Kind, Table};
-use wansan_trace::{Recorder, SessionId};
+use wansan_trace::{Recorder, Sample, SessionId};
 
 use crate::below;
 use crate::join::{Joined, join};
@@ -71,6 +71,7 @@ impl Cell {
 
     /// Derives crossings of the wire and of TCP's layers from several kinds of records.
     pub(crate) fn derive(mut self) -> Cell {
+        self.thin();
         if let (Some(packets), Some(connections)) = (&self.packet, &self.connection)
             && let captured = wire::captured(packets, &connections.rows)
             && !captured.is_empty()
@@ -87,6 +88,19 @@ impl Cell {
             below::derive(&mut self.joined, stamps, pdus);
         }
         self
+    }
+
+    /// Keeps the I/Os that all ends recorded, if one of them recorded a sample: the smallest sample is part of the others.
+    fn thin(&mut self) {
+        let rows = self.connection.iter().flat_map(|table| &table.rows);
+        let numbers = rows.map(|row| row.record.sampled_one_in);
+        let sample = Sample::one_in(numbers.max().unwrap_or(1));
+        if sample != Sample::ALL {
+            self.joined.thin(sample);
+            if let Some(pdus) = &mut self.pdu {
+                pdus.thin(sample);
+            }
+        }
     }
 
     /// Whether the cell comes from packets captured at one point of the path.

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use foldhash::HashSet;
+use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
-use wansan_trace::{ConnectionId, Layer, NameId, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, Layer, NameId, Sample, SessionId, TaskTag};
 
 use crate::cell::Cell;
 use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
@@ -21,10 +21,11 @@ const FIRST_TARGET_OPCODE: u8 = 0x20;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CommandWindowUse {
     /// Maximum number of commands that the target allowed outstanding at once: unanswered commands plus MaxCmdSN −
-    /// CmdSN of the newest command, evaluated at each response.
+    /// CmdSN of the newest command, evaluated at each response. From a sample of the I/Os, the mean of MaxCmdSN in a
+    /// response − CmdSN of its command: as many commands complete before their turn as after it.
     pub slots: u64,
     /// The share of the time in which the window was closed: the newest command's CmdSN was
-    /// MaxCmdSN.
+    /// MaxCmdSN. In a sample of one I/O in N, at most 2 (N − 1) less.
     pub closed_share: f64,
     /// Of the time in which commands waited for it, the share in which it was closed; 0 if none waited.
     pub closed_while_waiting_share: f64,
@@ -39,6 +40,12 @@ impl CommandWindowUse {
     pub fn is_waited_for(&self) -> bool {
         self.closed_while_waiting_share >= CLOSED_WHILE_WAITING_SHARE
     }
+}
+
+/// A window with as many free slots cannot be told from a closed one if one I/O in `number` was recorded: its latest CmdSN
+/// and its latest MaxCmdSN are of PDUs about that many commands old.
+pub(crate) fn fewest_shown(number: u32) -> u32 {
+    2 * (number - 1)
 }
 
 /// The command window use of all sessions of a cell whose commands were recorded.
@@ -57,28 +64,31 @@ pub(crate) fn command_window_uses(
             let spans = cell.joined.way_in_spans(&tasks, Layer::Window);
             (session, Population::of(spans))
         });
-    command_window_use(pdus, window, &waiting.collect())
+    command_window_use(pdus, cell.joined.sample, window, &waiting.collect())
 }
 
-/// The command window use of all sessions whose commands were recorded. `waiting` gives, per session, the commands
-/// between [`wansan_trace::Layer::Queue`] and [`wansan_trace::Layer::Window`].
+/// The command window use of all sessions whose commands were recorded, those of a `sample` of the I/Os. `waiting` gives,
+/// per session, the commands between [`wansan_trace::Layer::Queue`] and [`wansan_trace::Layer::Window`].
 #[must_use]
 pub fn command_window_use(
     pdus: &Pdus,
+    sample: Sample,
     window: Window,
     waiting: &BTreeMap<SessionId, Population>,
 ) -> BTreeMap<SessionId, CommandWindowUse> {
     let mut watches: BTreeMap<SessionId, BTreeMap<NameId, Watch>> = BTreeMap::new();
     pdus.for_each(|host, pdu| {
         let ends = watches.entry(pdu.session).or_default();
-        ends.entry(host).or_default().see(pdu);
+        let watch = ends.entry(host).or_insert_with(|| Watch::of(sample));
+        watch.see(pdu);
     });
     let mut uses = BTreeMap::new();
     for (session, ends) in watches {
         // Uses the initiator's view, or the target's for a foreign initiator. With several connections, the slots come
         // from the target if recorded: responses on other connections may not have reached the initiator.
         let views = || ends.values().filter(|watch| watch.commands > 0);
-        let at_target = views().find(|watch| watch.has_several && !watch.sent_commands);
+        let at_target = views()
+            .find(|watch| watch.has_several && !watch.sent_commands && watch.sample == Sample::ALL);
         let at_target = at_target.map(Watch::slots);
         let view = ends
             .into_values()
@@ -95,13 +105,17 @@ pub fn command_window_use(
 /// Tracks CmdSN and MaxCmdSN as seen by one end.
 #[derive(Default)]
 struct Watch {
+    sample: Sample,
     commands: u64,
     sent_commands: bool,
     newest_cmd_sn: u32,
     max_cmd_sn: Option<u32>,
-    /// Unanswered commands. Those sent before the recording began are unknown, so their responses are ignored.
-    outstanding: HashSet<TaskTag>,
+    /// Unanswered commands with their CmdSNs. Those sent before the recording began are unknown, so their responses are
+    /// ignored.
+    outstanding: HashMap<TaskTag, u32>,
     answers: u64,
+    /// The sum of MaxCmdSN − CmdSN over the responses.
+    ahead: i64,
     /// The maximum and the minimum window in the target's responses.
     slots: u64,
     least_slots: Option<u64>,
@@ -118,21 +132,33 @@ pub(crate) fn at_or_after(a: u32, b: u32) -> bool {
 }
 
 impl Watch {
+    fn of(sample: Sample) -> Watch {
+        Watch {
+            sample,
+            ..Watch::default()
+        }
+    }
+
     fn see(&mut self, pdu: &Pdu) {
         let has_status =
             pdu.opcode == SCSI_RESPONSE || pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0;
-        let is_answer = has_status && self.outstanding.remove(&pdu.task);
+        let answered =
+            { has_status.then_some(&pdu.task) }.and_then(|task| self.outstanding.remove(task));
+        let is_answer = answered.is_some();
         if pdu.opcode == SCSI_COMMAND {
             if self.commands == 0 || at_or_after(pdu.cmd_sn, self.newest_cmd_sn) {
                 self.newest_cmd_sn = pdu.cmd_sn;
             }
             self.commands += 1;
-            self.outstanding.insert(pdu.task);
+            self.outstanding.insert(pdu.task, pdu.cmd_sn);
             let first = *self.connection.get_or_insert(pdu.connection);
             self.has_several |= first != pdu.connection;
             self.sent_commands |= pdu.direction == PduDirection::Sent;
         } else if pdu.opcode >= FIRST_TARGET_OPCODE {
             self.answers += u64::from(is_answer);
+            let ahead = answered.map_or(0, |cmd_sn| pdu.max_cmd_sn.wrapping_sub(cmd_sn));
+            // Negative if the target has lowered its window, or completes commands long before their turn.
+            self.ahead += i64::from(ahead.cast_signed());
             if self
                 .max_cmd_sn
                 .is_none_or(|known| at_or_after(pdu.max_cmd_sn, known))
@@ -146,7 +172,7 @@ impl Watch {
             return;
         };
         let free = max_cmd_sn.wrapping_sub(self.newest_cmd_sn);
-        let closed = free == 0 || free >= 1 << 31;
+        let closed = free <= fewest_shown(self.sample.number()) || free >= 1 << 31;
         // A command's data PDUs may advance MaxCmdSN before its response arrives, so only responses count once there
         // are any.
         if is_answer || self.answers == 0 {
@@ -172,6 +198,10 @@ impl Watch {
     /// Maximum number of commands that the target allowed outstanding. With several connections, an initiator also
     /// counts commands whose responses are still in flight on the others: its minimum is the closest.
     fn slots(&self) -> u64 {
+        if self.sample != Sample::ALL {
+            let mean = self.ahead as f64 / self.answers.max(1) as f64;
+            return mean.round().max(0.0) as u64;
+        }
         match self.has_several && self.sent_commands {
             true => self.least_slots.unwrap_or(self.slots),
             false => self.slots,
@@ -287,7 +317,7 @@ mod tests {
             names: Names::of([]),
             dropped: BTreeMap::new(),
         });
-        command_window_use(&pdus, window, &BTreeMap::new())[&SessionId(1)]
+        command_window_use(&pdus, Sample::ALL, window, &BTreeMap::new())[&SessionId(1)]
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
-use wansan_trace::{ConnectionId, Layer, TaskTag};
+use wansan_trace::{ConnectionId, Layer, Sample, TaskTag};
 
 use crate::join::{Joined, Task};
 use crate::opcode::SCSI_COMMAND;
@@ -30,10 +30,11 @@ pub struct ConnectionUse {
     /// Mean time that the target held an arrived command until those with lower CmdSNs arrived on other connections
     /// (RFC 7143 §4.2.2.1); 0 if the target's PDUs were not recorded.
     pub held_mean_ns: f64,
-    /// The share of the time in which it had less than 60 % of an even share of the session's commands in flight.
-    pub starved_share: f64,
-    /// The share of the time in which it had none although the session had commands in flight.
-    pub empty_share: f64,
+    /// The share of the time in which it had less than 60 % of an even share of the session's commands in flight; unknown
+    /// from a sample of the I/Os.
+    pub starved_share: Option<f64>,
+    /// The share of the time in which it had none although the session had commands in flight; unknown from a sample.
+    pub empty_share: Option<f64>,
 }
 
 /// The use of each of a session's connections, by CID; empty if it has only one.
@@ -83,6 +84,8 @@ pub(crate) fn connection_uses(
     }
     let held = Held::over(&spans, window);
     let length_ns = window.length_ns().max(1) as f64;
+    let is_complete = joined.sample == Sample::ALL;
+    let share = |part_ns: u64| is_complete.then(|| part_ns as f64 / length_ns);
     spans
         .iter()
         .zip(held)
@@ -94,14 +97,14 @@ pub(crate) fn connection_uses(
                 .collect();
             ConnectionUse {
                 connection: connection.0,
-                commands: done.len() as u64,
-                in_flight_mean: held.population_ns / length_ns,
+                commands: done.len() as u64 * u64::from(joined.sample.number()),
+                in_flight_mean: held.population_ns / length_ns * joined.weight(),
                 inside_mean_ns: done.iter().sum::<u64>() as f64 / done.len().max(1) as f64,
                 held_mean_ns: waits
                     .get(connection)
                     .map_or(0.0, |&(sum_ns, count)| sum_ns as f64 / count as f64),
-                starved_share: held.starved_ns as f64 / length_ns,
-                empty_share: held.empty_ns as f64 / length_ns,
+                starved_share: share(held.starved_ns),
+                empty_share: share(held.empty_ns),
             }
         })
         .collect()

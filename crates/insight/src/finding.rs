@@ -53,6 +53,8 @@ pub struct Finding {
     pub got: f64,
     /// The share of the latency spent waiting for it, 0 to 1.
     pub waiting_share: f64,
+    /// Half of that share's 95 % confidence interval, or more, if a sample of the I/Os was recorded; 0 if all were.
+    pub waiting_share_uncertain: f64,
     /// The cell that the numbers above are from.
     pub cell: u64,
     /// The cells in which the limit binds.

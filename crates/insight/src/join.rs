@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use foldhash::HashMap;
 use wansan_trace::event::Crossing;
 use wansan_trace::file::Row;
-use wansan_trace::{ConnectionId, Direction, Layer, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, Direction, Layer, Sample, SessionId, TaskTag};
 
 use crate::window::Window;
 
@@ -153,6 +153,8 @@ pub struct Joined {
     pub missing_crossings: u64,
     /// Duplicate crossings of one use of a tag, which were ignored.
     pub repeated_crossings: u64,
+    /// Which of the I/Os there were have crossings.
+    pub sample: Sample,
 }
 
 /// Joins crossings that are sorted by time.
@@ -233,6 +235,7 @@ pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>, expected: usi
         incomplete: 0,
         missing_crossings: 0,
         repeated_crossings,
+        sample: Sample::ALL,
         tasks,
         tags,
     };
@@ -261,6 +264,19 @@ fn use_to_leave(tasks: &[Task], newest: u32, depth: usize, repeated: &mut u64) -
 }
 
 impl Joined {
+    /// How many of the I/Os there were each recorded one stands for.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        f64::from(self.sample.number())
+    }
+
+    /// Keeps the I/Os of a sample only.
+    pub(crate) fn thin(&mut self, sample: Sample) {
+        self.tasks.retain(|task| sample.has(task.tag));
+        self.sample = sample;
+        self.take_stock();
+    }
+
     /// Computes what depends on all tasks: layers, sessions and missing crossings.
     pub(crate) fn take_stock(&mut self) {
         let passed_by_any = |layer: &Layer| self.tasks.iter().any(|task| task.passed(*layer));

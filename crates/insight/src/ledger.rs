@@ -30,6 +30,7 @@ mod overlays;
 mod paths;
 mod requests;
 mod round_trips;
+mod sampling;
 mod senders;
 mod stalls;
 mod timeline;

@@ -56,14 +56,15 @@ pub fn check<'t>(
             }
         }
     }
-    let length_ns = window.length_ns().max(1) as f64;
-    let in_flight_mean = area_ns as f64 / length_ns;
-    let product = inside_ns as f64 / length_ns;
-    let edges = at_from.max(at_to) as f64 * longest_ns as f64 / length_ns;
+    // What one I/O counts for.
+    let share = joined.weight() / window.length_ns().max(1) as f64;
+    let in_flight_mean = area_ns as f64 * share;
+    let product = inside_ns as f64 * share;
+    let edges = at_from.max(at_to) as f64 * longest_ns as f64 * share;
     let tolerance = edges + TOLERANCE * in_flight_mean;
     LittleCheck {
         in_flight_mean,
-        left_per_s: left as f64 * 1e9 / length_ns,
+        left_per_s: left as f64 * 1e9 * share,
         inside_mean_ns: inside_ns as f64 / left.max(1) as f64,
         tolerance,
         agrees: (in_flight_mean - product).abs() <= tolerance,

@@ -11,7 +11,7 @@ use crate::traffic::FlowDirection;
 
 /// Maximum length of a PDU beyond its Basic Header Segment and data: the Additional Header Segments of a bidirectional
 /// or long command, two digests and padding (RFC 7143 §11.1).
-const BEYOND_BYTES: u64 = 64;
+pub(crate) const BEYOND_BYTES: u64 = 64;
 
 /// One PDU in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

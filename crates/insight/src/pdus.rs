@@ -3,9 +3,9 @@
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-use wansan_trace::NameId;
 use wansan_trace::event::Pdu;
 use wansan_trace::file::{Dropped, Table};
+use wansan_trace::{NameId, Sample};
 
 use crate::capture::Carried;
 
@@ -30,6 +30,14 @@ impl Pdus {
         match &self.0 {
             Kept::Recorded(table) => Some(&table.dropped),
             Kept::Captured(..) => None,
+        }
+    }
+
+    /// Keeps the PDUs of a sample of the I/Os, and those that are of none. Captures are complete.
+    pub(crate) fn thin(&mut self, sample: Sample) {
+        if let Kept::Recorded(table) = &mut self.0 {
+            let rows = &mut table.rows;
+            rows.retain(|row| sample.has_pdu(row.record.task, row.record.opcode));
         }
     }
 

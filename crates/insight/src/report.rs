@@ -137,8 +137,8 @@ tables! {
         layer: String,
         /// Mean number of I/Os in it.
         in_flight_mean: f64,
-        /// Most I/Os in it at once.
-        in_flight_max: u64,
+        /// Most I/Os in it at once; unknown from a sample of them.
+        in_flight_max: Option<u64>,
     }
 
     /// A layer's population over time.

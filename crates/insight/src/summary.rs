@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wansan_schema::{BelowSocket, StallUse};
-use wansan_trace::Layer;
+use wansan_trace::{Layer, Sample};
 
 use crate::analysis::Analysis;
 use crate::below;
@@ -37,8 +37,8 @@ pub struct LayerUse {
     pub layer: Layer,
     /// Mean in flight.
     pub in_flight_mean: f64,
-    /// Maximum in flight.
-    pub in_flight_max: u64,
+    /// Maximum in flight; unknown from a sample of the I/Os.
+    pub in_flight_max: Option<u64>,
     /// Mean number of I/Os that had entered the layer above but not this one.
     pub waiting_in_mean: f64,
     /// From entering the layer above to entering this one.
@@ -64,8 +64,8 @@ pub struct Scope {
     /// The layers that were recorded, top to bottom.
     pub layers: Vec<LayerUse>,
     /// The share of the window in which at least one I/O waited to get from the device server
-    /// into the store.
-    pub store_queue_share: f64,
+    /// into the store; unknown from a sample of the I/Os.
+    pub store_queue_share: Option<f64>,
 }
 
 impl Scope {
@@ -89,8 +89,8 @@ pub struct SessionUse {
     pub session: String,
     /// Its I/Os.
     pub scope: Scope,
-    /// How its application submits I/Os.
-    pub load: LoadUse,
+    /// How its application submits I/Os; unknown from a sample of them.
+    pub load: Option<LoadUse>,
     /// How it used its command window, if its PDUs were recorded.
     pub command_window: Option<CommandWindowUse>,
     /// Its connections, by CID, if it has several.
@@ -117,6 +117,9 @@ pub struct Losses {
 pub struct CellSummary {
     /// The window that the numbers cover.
     pub window: Window,
+    /// The number of I/Os of which one was recorded; 1 if all were. Means and rates are of all I/Os, as estimated from the
+    /// recorded ones, and counts of I/Os are of these.
+    pub sampled_one_in: u32,
     /// All sessions together.
     pub total: Scope,
     /// Each session.
@@ -179,6 +182,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
     let mut there: Vec<&[Population]> = Vec::new();
+    let is_complete = joined.sample == Sample::ALL;
     let by_session = joined.by_session();
     for (session, tasks) in &by_session {
         // A session without I/Os in the window would lower the means per session.
@@ -194,7 +198,8 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
         sessions.push(SessionUse {
             session: session.to_string(),
             scope: scope(tasks, joined, window, held, &sums, latencies_ns),
-            load: load_use(&top_spans(tasks, joined), window, cell.has_begin(*session)),
+            load: is_complete
+                .then(|| load_use(&top_spans(tasks, joined), window, cell.has_begin(*session))),
             command_window: windows.get(session).copied(),
             connections: connection_uses(tasks, joined, cell.pdu.as_ref(), window),
             r2t: asked.remove(session),
@@ -212,6 +217,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     };
     CellSummary {
         window,
+        sampled_one_in: joined.sample.number(),
         total: match &sessions[..] {
             [only] if by_session.len() == 1 => only.scope.clone(),
             _ => everything(),
@@ -279,6 +285,7 @@ fn scope(
     sums: &Sums,
     latencies_ns: Vec<u64>,
 ) -> Scope {
+    let is_complete = joined.sample == Sample::ALL;
     let mean = |sum: u128| sum as f64 / sums.ios.max(1) as f64;
     let done = tasks.iter().filter(|task| {
         let done_ns = joined.top().and_then(|top| task.leave_ns(top));
@@ -298,8 +305,9 @@ fn scope(
             LayerUse {
                 layer,
                 in_flight_mean: little.in_flight_mean,
-                in_flight_max: held.max(window),
-                waiting_in_mean: waited_ns as f64 / window.length_ns().max(1) as f64,
+                in_flight_max: is_complete.then(|| held.max(window)),
+                waiting_in_mean: waited_ns as f64 * joined.weight()
+                    / window.length_ns().max(1) as f64,
                 way_in_ns: mean(sums.way_in_ns[depth]),
                 way_out_ns: mean(sums.way_out_ns[depth]),
                 service_ns: mean(sums.last_ns[depth]),
@@ -311,11 +319,13 @@ fn scope(
         ios: sums.ios,
         iops: match sums.ios {
             0 => 0.0,
-            _ => done.count() as f64 / window.seconds().max(1e-9),
+            _ => done.count() as f64 * joined.weight() / window.seconds().max(1e-9),
         },
         latency: Latency::of(latencies_ns),
         layers,
-        store_queue_share: Population::of(joined.way_in_spans(tasks, Layer::Store))
-            .share(window, |count| count > 0),
+        store_queue_share: is_complete.then(|| {
+            let waiting = Population::of(joined.way_in_spans(tasks, Layer::Store));
+            waiting.share(window, |count| count > 0)
+        }),
     }
 }

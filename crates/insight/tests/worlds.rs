@@ -11,5 +11,6 @@ mod lockstep;
 mod packets;
 mod populations;
 mod run_folder;
+mod sampled;
 mod simulation;
 mod wire;

@@ -23,6 +23,8 @@ tables! {
         got: f64 => Count,
         /// The share of the latency spent waiting for it, 0 to 1.
         waiting_share: f64 => Ratio,
+        /// Half of that share's 95 % confidence interval, or more, if a sample of the I/Os was recorded; 0 if all were.
+        waiting_share_uncertain: f64 => Ratio,
         /// The cell that the numbers above are from.
         cell: u64 => Count,
         /// The cells in which the limit binds.
@@ -80,6 +82,8 @@ tables! {
         above: Option<String> => Text of Layers,
         /// The share of the latency spent waiting for it, 0 to 1.
         waiting_share: f64 => Ratio,
+        /// Half of that share's 95 % confidence interval, or more, if a sample of the I/Os was recorded; 0 if all were.
+        waiting_share_uncertain: f64 => Ratio,
         /// The same as a sentence.
         sentence: String => Text,
     }

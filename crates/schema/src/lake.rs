@@ -15,7 +15,7 @@ tables! {
         target: String,
         /// Length of the measured interval, in seconds.
         measured_s: f64,
-        /// I/Os completed in it.
+        /// I/Os completed in it; estimated, if a sample of them was recorded.
         ios: u64 => Count,
         /// The same per second.
         iops: f64 => PerS,
@@ -27,6 +27,8 @@ tables! {
         latency_p50_ns: u64 => Ns,
         /// 99th percentile of the latency.
         latency_p99_ns: u64 => Ns,
+        /// One of this many I/Os was recorded; 1 if all were.
+        sampled_one_in: u64 => Count,
         /// Records of the recording that were dropped because its memory was full.
         records_dropped: u64 => Count,
     }

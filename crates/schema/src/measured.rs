@@ -45,6 +45,8 @@ tables! {
         mean_ns: f64 => Ns,
         /// Their share of the latency, 0 to 1.
         share: f64 => Ratio,
+        /// Half of the 95 % confidence interval of that share, if a sample of the I/Os was recorded; 0 if all were.
+        share_uncertain: f64 => Ratio,
     }
 
     /// The waits of one cause at one layer.

@@ -18,7 +18,7 @@ use wansan_insight::{Cell, CellSummary, Window, stall, summarise};
 use wansan_iscsi::initiator::Schedule;
 use wansan_path::Change;
 use wansan_trace::event::{Role, Tcp};
-use wansan_trace::{ConnectionId, Kinds, Layer, SessionId};
+use wansan_trace::{ConnectionId, Kinds, Layer, Sample, SessionId};
 
 use crate::fit::MOST_SHARE_OFF;
 use crate::setup::{Direction, Repeats, Setup, TARGET};
@@ -40,6 +40,9 @@ pub enum Unfit {
         "there are no `{0}` records: record with `--record-kinds` (plans: `trace.kinds`) that include it"
     )]
     Missing(&'static str),
+    /// Only a sample of the I/Os was recorded.
+    #[error("one I/O in {0} was recorded: a twin needs all of them (`--record-sample 1`)")]
+    Sampled(u32),
     /// Records were lost.
     #[error("{0} `{1}` records were lost for want of memory: give recorders more (`trace.memory`)")]
     Lost(u64, &'static str),
@@ -390,6 +393,9 @@ fn check(cell: &Cell) -> Result<(), Unfit> {
     let connections = connections.ok_or(Unfit::Missing("connection"))?;
     if cell.pdu.is_none() {
         return Err(Unfit::Missing("pdu"));
+    }
+    if cell.joined.sample != Sample::ALL {
+        return Err(Unfit::Sampled(cell.joined.sample.number()));
     }
     for kind in ["io", "pdu", "connection"] {
         let lost = cell

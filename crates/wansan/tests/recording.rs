@@ -11,8 +11,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use wansan_peers::process::{Finished, Running, run};
 use wansan_peers::wansan::Target;
-use wansan_trace::event::Crossing;
-use wansan_trace::{Direction, Layer, file};
+use wansan_trace::event::{Crossing, Pdu};
+use wansan_trace::file::Row;
+use wansan_trace::{Direction, Layer, Sample, TaskTag, file};
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 const LIMIT: Duration = Duration::from_secs(60);
@@ -119,6 +120,67 @@ fn a_batch_is_asked_for_when_all_of_the_last_is_done() {
         asked >= 40 && in_flight == 0 && most == 4,
         "{asked}, {in_flight}, {most}"
     );
+}
+
+/// What is recorded of one I/O in 8 leads to the same finding, with its uncertainty.
+#[test]
+fn a_sample_of_the_ios_is_recorded_at_both_ends_and_explained() {
+    const IOS: usize = 4000;
+    let scratch = TempDir::with_prefix("wansan-recording-").unwrap();
+    let folder = scratch.path().to_str().unwrap();
+    let sampled = ["--record", folder, "--record-sample", "8"];
+    let unit = ["--lun", "memory:16MiB,service-time=1ms,servers=4"];
+    let target = Target::start(Path::new(WANSAN), &[&unit[..], &sampled].concat()).unwrap();
+    let (url, count) = (target.url(0), IOS.to_string());
+    let load = ["bench", &url, "--parallel", "32", "--count", &count];
+    let loaded = wansan(&[&load[..], &sampled].concat());
+    assert!(loaded.status.success(), "{}", loaded.output());
+    assert!(target.stop().unwrap().success());
+
+    // Whole I/Os, the same ones at both ends.
+    let io = file::read_folder::<Crossing>(scratch.path()).unwrap();
+    let mut layers: BTreeMap<u32, Vec<(Layer, Direction)>> = BTreeMap::new();
+    for row in io.unwrap().rows {
+        let crossed = (row.record.layer, row.record.direction);
+        layers.entry(row.record.task.0).or_default().push(crossed);
+    }
+    // Commands that read no data precede the load.
+    layers.retain(|_, crossed| crossed.contains(&(Layer::Store, Direction::Enter)));
+    assert!(
+        layers.len().abs_diff(IOS / 8) <= IOS / 100,
+        "{}",
+        layers.len()
+    );
+    for (task, crossed) in &layers {
+        assert!(Sample::one_in(8).has(TaskTag(*task)));
+        for layer in [Layer::App, Layer::Window, Layer::Target, Layer::Store] {
+            let both = [Direction::Enter, Direction::Leave].map(|way| (layer, way));
+            assert!(
+                both.iter().all(|it| crossed.contains(it)),
+                "{task}: {crossed:?}"
+            );
+        }
+    }
+    let pdus = file::read_folder::<Pdu>(scratch.path()).unwrap().unwrap();
+    let of_commands = pdus.rows.iter().filter(|row| row.record.opcode == 0x01);
+    assert!(of_commands.count() >= 2 * layers.len());
+    let pdu = |row: &Row<Pdu>| Sample::one_in(8).has_pdu(row.record.task, row.record.opcode);
+    assert!(pdus.rows.iter().all(pdu));
+
+    let explained = wansan(&["explain", folder, "--json"]);
+    assert!(explained.status.success(), "{}", explained.output());
+    let explanation: Value = serde_json::from_str(&explained.stdout).unwrap();
+    let finding = &explanation["finding"];
+    assert_eq!(finding["limit"], "store", "{explanation:#}");
+    let share = finding["waiting_share"].as_f64().unwrap();
+    let half = finding["waiting_share_uncertain"].as_f64().unwrap();
+    assert!(share > 0.5 && half > 0.0 && half < 0.2, "{share} ± {half}");
+    let said = explained.stdout;
+    assert!(said.contains("one I/O in 8 was recorded"), "{said}");
+    assert!(!said.contains("crossings are missing"), "{said}");
+
+    let what_if = wansan(&["explain", folder, "--what-if"]);
+    refused(&what_if, &["one I/O in 8", "--record-sample 1"]);
 }
 
 #[test]

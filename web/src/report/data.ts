@@ -102,8 +102,8 @@ export interface LayerReport {
   layer: string;
   /** Mean number of I/Os in it. */
   in_flight_mean: number;
-  /** Most I/Os in it at once. */
-  in_flight_max: number;
+  /** Most I/Os in it at once; unknown from a sample of them. */
+  in_flight_max: number | null;
 }
 
 /** Equal steps over the recorded time; 0 s is where measuring began. */

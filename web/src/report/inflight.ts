@@ -240,7 +240,7 @@ class Ladder {
       el("th", { scope: "row" }, button, binds ? el("span", { class: "mark", title: "Here the finding's limit binds" }, " ◀ binds") : null),
       el("td", { class: "bar-cell", "aria-hidden": "true" }, bar),
       now,
-      el("td", { class: "number" }, formatFixed(layer.in_flight_max / divisor, 0)),
+      el("td", { class: "number" }, layer.in_flight_max === null ? "" : formatFixed(layer.in_flight_max / divisor, 0)),
       el("td", { class: "number" }, formatNs(held?.mean_ns ?? null)),
       el("td", { class: "number" }, held === undefined ? "" : formatShare(held.mean_ns / whole_ns)),
       el("td", {}, most === undefined ? "" : causeName(most.cause)),

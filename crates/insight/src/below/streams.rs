@@ -11,6 +11,7 @@ use wansan_trace::{ConnectionId, NameId, SessionId};
 use super::chain::Message;
 use super::{DISORDER_NS, Recorded};
 use crate::opcode;
+use crate::pdu_stream::BEYOND_BYTES;
 use crate::traffic::FlowDirection;
 
 /// Bytes that TCP does not hold are sent within the call, or this much later.
@@ -302,14 +303,16 @@ fn at<T>(streams: &[Vec<T>], at_ns: u64, time_ns: impl Fn(&T) -> u64) -> Option<
 }
 
 impl Stream {
-    /// Where a message ends: at the start of the next one, which accounts for digests and padding.
+    /// Where a message ends: at the start of the next one, which accounts for digests and padding. If that was not
+    /// recorded, as in a sample of the I/Os, with its data.
     fn end_of(&self, message: &Message) -> u64 {
         let stream = at(&self.pdus, message.queued_ns, |(at_ns, _)| *at_ns);
         let pdus = stream.map_or(&[][..], |stream| &self.pdus[stream]);
         let next = pdus.partition_point(|(_, offset)| *offset <= message.offset);
         let least = message.offset + BHS_BYTES as u64 + u64::from(message.data_bytes);
-        pdus.get(next)
-            .map_or(least, |(_, offset)| (*offset).max(least))
+        let next = pdus.get(next).map(|(_, offset)| *offset);
+        next.filter(|offset| (least..=least + BEYOND_BYTES).contains(offset))
+            .unwrap_or(least)
     }
 
     /// Collects the known departures, and measures the minimum path delay from bytes that have their own stamps at

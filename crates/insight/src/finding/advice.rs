@@ -70,7 +70,8 @@ fn most_wanted(binding: &[&Observed]) -> u64 {
         .iter()
         .flat_map(|observed| &observed.summary.sessions)
         .filter_map(|session| session.scope.above(wansan_trace::Layer::Window))
-        .map(|above| above.in_flight_max)
+        // Of a sample of the I/Os, the mean: it is less than was wanted at times.
+        .map(|above| { above.in_flight_max }.unwrap_or_else(|| above.in_flight_mean.ceil() as u64))
         .max()
         .unwrap_or(0)
 }

@@ -9,8 +9,10 @@ use wansan_trace::units::format_bytes;
 
 use super::{Limit, encryption, lockstep, r2t, stalls};
 use crate::cause::Cause;
+use crate::command_window::fewest_shown;
+use crate::load::LoadUse;
 use crate::path::PathUse;
-use crate::summary::{CellSummary, Scope, SessionUse};
+use crate::summary::{CellSummary, LayerUse, Scope};
 use crate::traffic::FlowDirection;
 use crate::transport::TransportUse;
 
@@ -52,7 +54,20 @@ pub(super) fn judge(summary: &CellSummary) -> Verdict {
         .or_else(|| strongest(&view))
         .unwrap_or_else(|| application(&view));
     verdict.evidence.extend(view.account());
+    let sampled = view.sampled(&verdict);
+    verdict.evidence.extend(sampled);
     verdict
+}
+
+/// Half of the 95 % confidence interval of the share of the latency that a limit takes; 0 if all I/Os were recorded.
+pub(super) fn share_uncertain(summary: &CellSummary, limit: Limit) -> f64 {
+    let waits = &summary.waits;
+    // The service time of a full store counts, too.
+    let served = match limit {
+        Limit::Store => waits.cause_uncertain(Cause::StoreService),
+        _ => 0.0,
+    };
+    (waits.share_uncertain(limit) + served).min(1.0)
 }
 
 /// The limit with the largest share of the latency, if that is large enough to count.
@@ -204,6 +219,41 @@ impl<'s> View<'s> {
         })
     }
 
+    /// If a sample of the I/Os was recorded: how uncertain that makes the limit's share, and the limits whose shares may
+    /// be as large.
+    fn sampled(&self, verdict: &Verdict) -> Vec<String> {
+        let number = self.summary.sampled_one_in;
+        if number <= 1 {
+            return Vec::new();
+        }
+        let recorded = format!(
+            "one I/O in {number} was recorded, {} of them",
+            self.summary.waits.ios
+        );
+        if matches!(verdict.limit, Limit::TooFewIos | Limit::Nothing) {
+            return vec![recorded];
+        }
+        let interval =
+            |share: f64, half: f64| format!("{:.1} ± {:.1} %", share * 100.0, half * 100.0);
+        let half = share_uncertain(self.summary, verdict.limit);
+        let mut lines = vec![format!(
+            "{recorded}: the limit takes {} of the latency (95 % confidence)",
+            interval(verdict.waiting_share, half),
+        )];
+        for other in Limit::ALL.into_iter().filter(|it| *it != verdict.limit) {
+            let (share, other_half) = (self.share(other), share_uncertain(self.summary, other));
+            let may_be_larger = share + other_half >= verdict.waiting_share - half;
+            let is_one = !matches!(other, Limit::TooFewIos | Limit::Nothing);
+            if is_one && share > 0.0 && may_be_larger {
+                lines.push(format!(
+                    "the sample is too small to rule out another limit: {other}, with {}",
+                    interval(share, other_half)
+                ));
+            }
+        }
+        lines
+    }
+
     fn of(summary: &'s CellSummary) -> View<'s> {
         View {
             summary,
@@ -327,14 +377,20 @@ fn store(view: &View<'_>) -> Option<Verdict> {
                 milliseconds(store.service_ns),
                 milliseconds(view.latency_ns),
             ),
-            format!(
-                "the store holds {:.1} I/Os on average, at most {}; its queue is not empty {} of the time",
-                store.in_flight_mean,
-                store.in_flight_max,
-                percent(total.store_queue_share),
-            ),
+            store_use(store, total.store_queue_share),
         ],
     })
+}
+
+fn store_use(store: &LayerUse, queue_share: Option<f64>) -> String {
+    let mean = store.in_flight_mean;
+    match (store.in_flight_max, queue_share) {
+        (Some(most), Some(share)) => format!(
+            "the store holds {mean:.1} I/Os on average, at most {most}; its queue is not empty {} of the time",
+            percent(share),
+        ),
+        _ => format!("the store holds {mean:.1} I/Os on average"),
+    }
 }
 
 fn path_rate(view: &View<'_>) -> Verdict {
@@ -558,8 +614,11 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
                 slots.max().unwrap_or(0),
             ),
             format!(
-                "the latest CmdSN equalled MaxCmdSN {} of the time, and {} of the time in which \
-                 commands waited",
+                "the latest CmdSN {} {} of the time, and {} of the time in which commands waited",
+                match fewest_shown(view.summary.sampled_one_in) {
+                    0 => "equalled MaxCmdSN".to_owned(),
+                    fewest => format!("was MaxCmdSN or at most {fewest} less"),
+                },
                 percent(mean(|used| used.closed_share)),
                 percent(closed_while_waiting),
             ),
@@ -576,11 +635,12 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
 /// Nothing below the application binds: does it issue too few I/Os, or leave gaps?
 fn application(view: &View<'_>) -> Verdict {
     let sessions = &view.summary.sessions;
-    let most_of = |asks: fn(&SessionUse) -> bool| {
-        sessions.iter().filter(|session| asks(session)).count() * 2 > sessions.len()
+    let loads: Vec<LoadUse> = sessions.iter().filter_map(|session| session.load).collect();
+    let most_of = |asks: fn(&LoadUse) -> bool| {
+        loads.iter().filter(|load| asks(load)).count() * 2 > sessions.len()
     };
-    let in_batches = most_of(|session| session.load.batches);
-    let most_closed = in_batches || most_of(|session| session.load.closed_loop);
+    let in_batches = most_of(|load| load.batches);
+    let most_closed = in_batches || most_of(|load| load.closed_loop);
     // Why a program does not read what arrived is not known either.
     let unexplained_ns =
         [Cause::Unknown, Cause::ReceiveBuffer].map(|cause| view.summary.waits.mean_ns(cause));
@@ -589,11 +649,11 @@ fn application(view: &View<'_>) -> Verdict {
     let at_most = sessions
         .iter()
         .filter_map(|session| session.scope.layers.first())
-        .map(|held| held.in_flight_max)
-        .max()
-        .unwrap_or(0);
+        .filter_map(|held| held.in_flight_max)
+        .max();
+    let at_most = at_most.map_or_else(String::new, |most| format!(", at most {most}"));
     let mut evidence = vec![format!(
-        "{in_flight:.1} in flight per session on average, at most {at_most}"
+        "{in_flight:.1} in flight per session on average{at_most}"
     )];
     if let Some(path) = view.fullest_path() {
         evidence.push(format!(
@@ -618,7 +678,11 @@ fn application(view: &View<'_>) -> Verdict {
         ));
         Limit::Nothing
     } else {
-        evidence.push("the application leaves gaps between completions and submissions".to_owned());
+        // A sample of the I/Os does not show them.
+        if !loads.is_empty() {
+            evidence
+                .push("the application leaves gaps between completions and submissions".to_owned());
+        }
         Limit::Nothing
     };
     Verdict {

@@ -13,6 +13,7 @@ use wansan_trace::Layer;
 use super::limits::{COMMAND_WAITING_SHARE, Verdict, View};
 use super::{Advice, Limit, Observed};
 use crate::connections::ConnectionUse;
+use crate::load::LoadUse;
 use crate::summary::{CellSummary, SessionUse};
 use crate::transport::TransportUse;
 
@@ -58,6 +59,8 @@ enum Cause {
 
 /// The session's lockstep, if its connections are in one.
 fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
+    // Whether connections wait for each other does not show in a sample of the I/Os.
+    let load = session.load?;
     let connections = &session.connections;
     let commands: u64 = connections.iter().map(|each| each.commands).sum();
     let fewest = connections.iter().map(|each| each.commands).min()?;
@@ -70,11 +73,11 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     let full = connections.iter().max_by(by_in_flight)?;
     let in_turn = most > 0 && fewest as f64 >= TURNS_RATIO * most as f64;
     // A batch has its full number of commands only at its beginning; the mean is what is left of it.
-    let asked_each = match session.load.batches {
-        true => (in_flight / session.load.pinned_ratio).round() / connections.len() as f64,
+    let asked_each = match load.batches {
+        true => (in_flight / load.pinned_ratio).round() / connections.len() as f64,
         false => even_share,
     };
-    if asked_each < LEAST_PER_CONNECTION || !(wants_more(session) || session.load.batches) {
+    if asked_each < LEAST_PER_CONNECTION || !(wants_more(session, &load) || load.batches) {
         return None;
     }
     let mean_ns = |value: &dyn Fn(&ConnectionUse) -> f64| {
@@ -88,18 +91,18 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     let longer_ns = mean_ns(&|each| (each.inside_mean_ns - starved.inside_mean_ns).max(0.0));
     let latency_ns = session.scope.latency.mean_ns;
     // All connections are empty for a while if the batch size is not a multiple of their number.
-    let done_early = starved.empty_share - full.empty_share;
-    if session.load.batches && done_early >= least_empty_share(connections.len()) {
+    let done_early = starved.empty_share? - full.empty_share?;
+    if load.batches && done_early >= least_empty_share(connections.len()) {
         return Some(Lockstep {
             full,
             even_share,
             wanted: even_share,
             got: starved.in_flight_mean,
             cause: Cause::Batch,
-            extra_ns: starved.empty_share * latency_ns,
+            extra_ns: starved.empty_share? * latency_ns,
         });
     }
-    let starves = in_turn && starved.starved_share >= STARVED_SHARE;
+    let starves = in_turn && starved.starved_share? >= STARVED_SHARE;
     let (cause, extra_ns, wanted, got) = if starves && longer_ns >= held_ns {
         (Cause::Turns, longer_ns, even_share, starved.in_flight_mean)
     } else {
@@ -138,14 +141,14 @@ fn least_empty_share(connections: usize) -> f64 {
 
 /// Whether more I/Os are ready than the command window admits: only then does a command held on one connection leave
 /// another one short.
-fn wants_more(session: &SessionUse) -> bool {
+fn wants_more(session: &SessionUse, load: &LoadUse) -> bool {
     let waits = session.scope.layer(Layer::Window).is_some_and(|window| {
         window.way_in_ns >= COMMAND_WAITING_SHARE * session.scope.latency.mean_ns
     });
     let closed = session
         .command_window
         .is_some_and(|used| used.is_waited_for());
-    session.load.closed_loop || waits && closed
+    load.closed_loop || waits && closed
 }
 
 /// Judges a cell: at least half of its sessions must be in lockstep.
@@ -193,7 +196,7 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
                 100.0 * lockstep.extra_ns / session.scope.latency.mean_ns.max(1.0)
             ),
         });
-        evidence.extend(session.connections.iter().map(connection));
+        evidence.extend(session.connections.iter().filter_map(connection));
         evidence.extend(what_fills(summary, session, lockstep.full));
     }
     Some(Verdict {
@@ -281,17 +284,17 @@ fn most(session: &SessionUse) -> u64 {
     commands.max().unwrap_or(0)
 }
 
-fn connection(each: &ConnectionUse) -> String {
-    format!(
+fn connection(each: &ConnectionUse) -> Option<String> {
+    Some(format!(
         "connection {}: {:.1} commands in flight on average, {:.2} ms each, including {:.2} ms held at \
          the target; below 60 % of an even share for {:.0} % of the time, idle for {:.0} %",
         each.connection,
         each.in_flight_mean,
         each.inside_mean_ns / 1e6,
         each.held_mean_ns / 1e6,
-        each.starved_share * 100.0,
-        each.empty_share * 100.0,
-    )
+        each.starved_share? * 100.0,
+        each.empty_share? * 100.0,
+    ))
 }
 
 /// What TCP shows about the connection that holds the most commands, at its sending end.
@@ -331,7 +334,9 @@ fn what_fills(summary: &CellSummary, session: &SessionUse, full: &ConnectionUse)
 /// paced keep their rate.
 pub(super) fn shared_out(summary: &CellSummary) -> f64 {
     let rate = |session: &SessionUse| {
-        let Some(lockstep) = of(session).filter(|_| session.load.closed_loop) else {
+        let Some(lockstep) =
+            of(session).filter(|_| session.load.is_some_and(|load| load.closed_loop))
+        else {
             return session.scope.iops;
         };
         let each = session.connections.iter();

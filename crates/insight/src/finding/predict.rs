@@ -119,7 +119,7 @@ fn without_round_trips(summary: &CellSummary) -> f64 {
     let closed = summary
         .sessions
         .iter()
-        .filter(|s| s.load.closed_loop)
+        .filter(|s| s.load.is_some_and(|load| load.closed_loop))
         .count();
     let inside_ns = total
         .layer(Layer::Window)
@@ -149,9 +149,9 @@ fn store_bound(summary: &CellSummary) -> Option<f64> {
     /// A queue seen for less of the time than this may be chance.
     const SEEN_SHARE: f64 = 0.05;
     let store = summary.total.layer(Layer::Store)?;
-    if summary.total.store_queue_share < SEEN_SHARE || store.in_flight_mean <= 0.0 {
+    if summary.total.store_queue_share? < SEEN_SHARE || store.in_flight_mean <= 0.0 {
         return None;
     }
-    let utilisation = store.in_flight_mean / store.in_flight_max.max(1) as f64;
+    let utilisation = store.in_flight_mean / store.in_flight_max?.max(1) as f64;
     Some(summary.total.iops / utilisation)
 }

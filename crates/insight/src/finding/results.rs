@@ -19,6 +19,7 @@ impl From<Finding> for schema::Finding {
             wanted: finding.wanted,
             got: finding.got,
             waiting_share: finding.waiting_share,
+            waiting_share_uncertain: finding.waiting_share_uncertain,
             cell: finding.cell,
             binds_in_cells: finding.binds_in_cells,
             evidence: finding.evidence,
@@ -51,6 +52,7 @@ impl From<Finding> for schema::CellFinding {
             layer: name(finding.layer),
             above: name(finding.above),
             waiting_share: finding.waiting_share,
+            waiting_share_uncertain: finding.waiting_share_uncertain,
             sentence: finding.sentence,
         }
     }

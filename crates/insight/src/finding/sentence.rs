@@ -7,7 +7,14 @@ use crate::cause::Cause;
 pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> String {
     let total = &observed.summary.total;
     let latency = format!("{:.1} ms", total.latency.mean_ns / 1e6);
-    let share = format!("{:.0} %", finding.waiting_share * 100.0);
+    let share = match finding.waiting_share_uncertain {
+        0.0 => format!("{:.0} %", finding.waiting_share * 100.0),
+        half => format!(
+            "{:.1} ± {:.1} %",
+            finding.waiting_share * 100.0,
+            half * 100.0
+        ),
+    };
     let (wanted, got) = (count(finding.wanted), count(finding.got));
     let sessions = observed.summary.sessions.len();
     let each = if sessions == 1 { "" } else { " per session" };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wansan_trace::Layer;
 
 use super::advice::advice;
-use super::limits::{Verdict, judge};
+use super::limits::{Verdict, judge, share_uncertain};
 use super::predict::predict;
 use super::sentence::sentence;
 use super::{Finding, Limit, Observed};
@@ -35,7 +35,10 @@ pub fn explain(cells: &[Observed]) -> Finding {
     let is_number = advice
         .as_ref()
         .is_some_and(|advice| advice.parameter.is_some());
-    let predicted = is_number.then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
+    // The next limits' bounds do not show in a sample of the I/Os.
+    let is_complete = cells.iter().all(|cell| cell.summary.sampled_one_in <= 1);
+    let predicted =
+        (is_number && is_complete).then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
     let mut evidence = verdict.evidence.clone();
     if let Some(below) = &observed.summary.below_socket {
         evidence.push(crate::below::sentence(below));
@@ -49,6 +52,7 @@ pub fn explain(cells: &[Observed]) -> Finding {
         wanted: verdict.wanted,
         got: verdict.got,
         waiting_share: verdict.waiting_share,
+        waiting_share_uncertain: share_uncertain(&observed.summary, limit),
         cell: observed.cell,
         binds_in_cells: observed_binding.iter().map(|bound| bound.cell).collect(),
         evidence,
@@ -136,6 +140,19 @@ fn doubts(observed: &Observed) -> Vec<String> {
              `wansan target --record` writes its records when it ends"
         ));
     }
+    let number = observed.summary.sampled_one_in;
+    if number > 1 {
+        doubts.push(format!(
+            "cell {cell}: one I/O in {number} was recorded; whether the application keeps a fixed number in flight, \
+             submits batches, or has connections that wait for each other does not show in a sample of the I/Os \
+             (`--record-sample 1` records all)"
+        ));
+        if !observed.summary.requests.is_empty() {
+            doubts.push(format!(
+                "cell {cell}: what a program's requests waited for is unknown where their I/Os are not in the sample"
+            ));
+        }
+    }
     if losses.missing_crossings > 0 {
         doubts.push(format!(
             "cell {cell}: {} crossings are missing",
@@ -163,6 +180,7 @@ fn nothing_observed() -> Finding {
         wanted: 0.0,
         got: 0.0,
         waiting_share: 0.0,
+        waiting_share_uncertain: 0.0,
         cell: 0,
         binds_in_cells: Vec::new(),
         evidence: Vec::new(),

@@ -162,6 +162,14 @@ impl Timeline {
         });
     }
 
+    /// Up to `uncertain_ns` of each wait in this direction with that cause may belong to the adjacent ones.
+    pub(super) fn doubt(&mut self, way: FlowDirection, cause: Cause, uncertain_ns: u64) {
+        let doubted = self.waits.iter_mut();
+        for wait in doubted.filter(|it| it.cause == cause && it.way == Some(way)) {
+            wait.uncertain_ns = uncertain_ns.min(wait.length_ns());
+        }
+    }
+
     /// Applies `tell` to each wait as a whole.
     pub(super) fn each(&mut self, tell: impl Fn(&mut Wait)) {
         self.waits.iter_mut().for_each(tell);

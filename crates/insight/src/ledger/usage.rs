@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wansan_schema::{WaitCause, WaitSum};
 use wansan_trace::{Layer, SessionId};
 
+use super::sampling::Spread;
 use super::{Ledger, Source, Wait, latency_ns};
 use crate::cause::{Cause, Limit};
 use crate::traffic::FlowDirection;
@@ -39,6 +40,8 @@ pub struct WaitUse {
     pub latency_ns: f64,
     /// The waits, from the top layer down and by cause.
     pub sums: Vec<CauseSum>,
+    /// If a sample of the I/Os was recorded, half of the 95 % confidence interval of each cause's share of the latency.
+    pub uncertain_shares: Vec<(Cause, f64)>,
 }
 
 impl CauseSum {
@@ -53,7 +56,7 @@ impl WaitUse {
     /// Summed over all I/Os of a ledger.
     #[must_use]
     pub fn of(ledger: &Ledger<'_>) -> WaitUse {
-        let mut adding = Adding::default();
+        let mut adding = Adding::of(ledger);
         ledger.each(|_, waits| adding.add(latency_ns(waits), waits));
         adding.finish()
     }
@@ -63,7 +66,8 @@ impl WaitUse {
     pub fn by_session(ledger: &Ledger<'_>) -> BTreeMap<SessionId, WaitUse> {
         let mut sessions: BTreeMap<SessionId, Adding> = BTreeMap::new();
         ledger.each(|task, waits| {
-            let adding = sessions.entry(task.session).or_default();
+            let adding = sessions.entry(task.session);
+            let adding = adding.or_insert_with(|| Adding::of(ledger));
             adding.add(latency_ns(waits), waits);
         });
         let finished = sessions.into_iter();
@@ -78,7 +82,13 @@ impl WaitUse {
         let causes = Cause::ALL.into_iter().map(|cause| {
             let mean_ns = self.mean_ns(cause);
             let share = mean_ns / self.latency_ns.max(1.0);
-            (cause.name().to_owned(), WaitCause { mean_ns, share })
+            let share_uncertain = self.cause_uncertain(cause);
+            let waits = WaitCause {
+                mean_ns,
+                share,
+                share_uncertain,
+            };
+            (cause.name().to_owned(), waits)
         });
         let sums = self.sums.iter().map(|sum| WaitSum {
             cause: sum.cause.name().to_owned(),
@@ -122,6 +132,36 @@ impl WaitUse {
         causes.map(|cause| self.mean_ns(cause)).sum::<f64>() / self.latency_ns.max(1.0)
     }
 
+    /// Half of the 95 % confidence interval of [`WaitUse::share`], or more; 0 if all I/Os were recorded.
+    #[must_use]
+    pub fn share_uncertain(&self, limit: Limit) -> f64 {
+        let causes = Cause::ALL
+            .into_iter()
+            .filter(|cause| cause.limit() == limit);
+        // The error of a sum is at most the sum of the errors.
+        let chosen = causes.fold(0.0, |all, cause| all + self.cause_uncertain(cause));
+        // What crosses the path waits for the limit when it is not propagating, and the shortest I/O may not be recorded.
+        let is_crossed = |sum: &&CauseSum| sum.cause.limit() == limit && sum.way.is_some();
+        let propagation = self
+            .sums
+            .iter()
+            .filter(|sum| sum.cause == Cause::Propagation);
+        let is_sampled = !self.uncertain_shares.is_empty();
+        let unseen_ns = match is_sampled && self.sums.iter().any(|sum| is_crossed(&sum)) {
+            true => propagation.fold(0.0, |all_ns, sum| all_ns + sum.uncertain_ns),
+            false => 0.0,
+        };
+        (chosen + unseen_ns / self.latency_ns.max(1.0)).min(1.0)
+    }
+
+    /// The same of one cause's share.
+    #[must_use]
+    pub fn cause_uncertain(&self, cause: Cause) -> f64 {
+        let mut all = self.uncertain_shares.iter();
+        all.find(|(of, _)| *of == cause)
+            .map_or(0.0, |(_, half)| *half)
+    }
+
     fn sum_ns(&self, of: impl Fn(&CauseSum) -> bool) -> f64 {
         let lengths = self.sums.iter().filter(|sum| of(sum));
         // The sum of an empty iterator of floating-point numbers is -0.0.
@@ -159,6 +199,13 @@ impl<'de> Deserialize<'de> for WaitUse {
             ios: result.ios,
             latency_ns: result.latency_ns,
             sums: sums.collect::<Result<_, _>>()?,
+            uncertain_shares: { result.causes.iter() }
+                .filter(|(_, waits)| waits.share_uncertain > 0.0)
+                .map(|(name, waits)| {
+                    let cause = Cause::by_name(name).ok_or_else(unknown)?;
+                    Ok((cause, waits.share_uncertain))
+                })
+                .collect::<Result<_, _>>()?,
         })
     }
 }
@@ -175,13 +222,26 @@ pub(super) struct Adding {
     sums: Vec<(Key, (u128, u128))>,
     /// The index of each key in `sums`.
     places: HashMap<Key, usize>,
+    /// If the accounts are of a sample of the I/Os.
+    spread: Option<Box<Spread>>,
 }
 
 impl Adding {
+    /// Nothing yet of a ledger's I/Os.
+    fn of(ledger: &Ledger<'_>) -> Adding {
+        Adding {
+            spread: Spread::of(ledger.cell.joined.sample),
+            ..Adding::default()
+        }
+    }
+
     /// Adds an account with that latency.
     pub(super) fn add(&mut self, latency_ns: u64, waits: &[Wait]) {
         self.ios += 1;
         self.latency_ns += u128::from(latency_ns);
+        if let Some(spread) = &mut self.spread {
+            spread.add(latency_ns, waits);
+        }
         let mut all_ns = 0;
         // Most I/Os have the same waits in the same order.
         let mut likely = 0;
@@ -209,6 +269,8 @@ impl Adding {
 
     pub(super) fn finish(self) -> WaitUse {
         let mean = |sum_ns: u128| sum_ns as f64 / self.ios.max(1) as f64;
+        let uncertain_shares =
+            { self.spread.as_ref() }.map_or_else(Vec::new, |spread| spread.uncertain_shares());
         let sums: BTreeMap<Key, (u128, u128)> = self.sums.into_iter().collect();
         let sums =
             sums.into_iter()
@@ -226,6 +288,7 @@ impl Adding {
             ios: self.ios,
             latency_ns: mean(self.latency_ns),
             sums: sums.collect(),
+            uncertain_shares,
         }
     }
 }

@@ -72,7 +72,7 @@ fn in_flight(analysis: &Analysis<'_>, steps: &Steps) -> Vec<LayerSamples> {
     let held = layers.zip(&analysis.held().all);
     let samples = held.map(|(layer, held)| LayerSamples {
         layer: layer.name().to_owned(),
-        values: steps.means(held),
+        values: steps.means(held, analysis.cell.joined.weight()),
     });
     samples.collect()
 }
@@ -185,7 +185,10 @@ mod tests {
         let names: Vec<_> = charts.layers.iter().map(|layer| &*layer.layer).collect();
         assert_eq!(names, ["app", "window", "store"]);
         let window = &charts.layers[1];
-        assert_eq!((window.in_flight_mean, window.in_flight_max), (2.4, 4));
+        assert_eq!(
+            (window.in_flight_mean, window.in_flight_max),
+            (2.4, Some(4))
+        );
         let axis = charts.time.unwrap();
         assert_eq!((axis.from_s, axis.measured_s), (-0.02, 0.06));
         let app = &charts.in_flight[0].values;

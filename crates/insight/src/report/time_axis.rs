@@ -60,14 +60,14 @@ impl Steps {
         }
     }
 
-    /// A population's mean in each step.
-    pub(super) fn means(&self, population: &Population) -> Samples {
+    /// A population's mean in each step, if each member stands for `weight` of them.
+    pub(super) fn means(&self, population: &Population, weight: f64) -> Samples {
         // The population's bins over the same window are these steps.
         let bins = population.series(self.records, self.count);
         debug_assert_eq!(bins.bin_ns, self.step_ns);
         bins.mean
             .into_iter()
-            .map(|mean| Some(rounded(mean)))
+            .map(|mean| Some(rounded(mean * weight)))
             .collect()
     }
 
@@ -142,7 +142,7 @@ mod tests {
     fn populations_fall_into_the_same_steps() {
         for length_ns in [1, 7, 599, 601, 1_799, 123_456_789] {
             let steps = Steps::new(600, window(10, 10 + length_ns), window(10, 20)).unwrap();
-            let means = steps.means(&Population::of([(0, 10 + length_ns)]));
+            let means = steps.means(&Population::of([(0, 10 + length_ns)]), 1.0);
             assert_eq!(means.len(), steps.count);
             assert!(means.iter().all(|&mean| mean == Some(1.0)), "{length_ns}");
         }

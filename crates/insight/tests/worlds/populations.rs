@@ -31,8 +31,8 @@ fn populations_are_those_of_the_world() {
     assert!(close(mean(Layer::App), 112.0, 0.01), "{}", mean(Layer::App));
     assert!(close(mean(Layer::Window), 100.0, 0.01));
     let window = total.layer(Layer::Window).unwrap();
-    assert_eq!(window.in_flight_max, 100);
-    assert_eq!(total.layer(Layer::Queue).unwrap().in_flight_max, 112);
+    assert_eq!(window.in_flight_max, Some(100));
+    assert_eq!(total.layer(Layer::Queue).unwrap().in_flight_max, Some(112));
     assert!(close(window.waiting_in_mean, 12.0, 0.02));
     let used = summary.sessions[0].command_window.unwrap();
     assert_eq!(used.slots, 100);
@@ -97,11 +97,11 @@ proptest! {
             }
         }
         let app = summary.total.layer(Layer::App).unwrap();
-        prop_assert!(app.in_flight_max <= (sessions * parallel) as u64);
+        prop_assert!(app.in_flight_max <= Some((sessions * parallel) as u64));
         let window = summary.total.layer(Layer::Window).unwrap();
-        prop_assert!(window.in_flight_max <= sessions as u64 * u64::from(command_window));
+        prop_assert!(window.in_flight_max <= Some(sessions as u64 * u64::from(command_window)));
         let store = summary.total.layer(Layer::Store).unwrap();
-        prop_assert!(store.in_flight_max <= servers as u64);
+        prop_assert!(store.in_flight_max <= Some(servers as u64));
         // `explain` never panics and always returns a sentence.
         let finding = explain(&[wansan_insight::Observed {
             cell: 0,

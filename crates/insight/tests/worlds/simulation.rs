@@ -12,7 +12,7 @@ use wansan_insight::{Observed, Run};
 use wansan_trace::event::CongestionState;
 use wansan_trace::event::{self, Pdu, PduDirection, Tcp, TcpEvent};
 use wansan_trace::{
-    ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
+    ConnectionId, Direction, Instant, Kinds, Layer, Recorder, Sample, SessionId, TaskTag, file,
 };
 
 pub(crate) const US: u64 = 1_000;
@@ -78,6 +78,9 @@ pub(crate) struct World {
     pub(crate) jitter_ns: u64,
     pub(crate) duration_ns: u64,
     pub(crate) sample_path: bool,
+    /// The I/Os that initiators record, and those that the target does, as their records of connections say; `None`: all,
+    /// without such records.
+    pub(crate) samples: Option<[Sample; 2]>,
 }
 
 impl World {
@@ -103,6 +106,7 @@ impl World {
             jitter_ns: 100 * US,
             duration_ns: 1_000 * MS,
             sample_path: true,
+            samples: None,
         }
     }
 }
@@ -175,15 +179,18 @@ pub(crate) fn play(world: &World, folder: &Path) {
         packet: false,
         ..Kinds::ALL
     };
-    let recorder = || Recorder::new(kinds, 1 << 30);
+    let [by_initiators, by_target] = world.samples.unwrap_or_default();
+    let recorder = |sample| Recorder::new(Kinds { sample, ..kinds }, 1 << 30);
     let mut simulation = Simulation {
         now: 1_000 * MS,
         order: 0,
         events: BinaryHeap::new(),
         sessions: (0..world.sessions).map(|_| Session::default()).collect(),
-        initiators: (0..world.sessions).map(|_| recorder()).collect(),
-        target: recorder(),
-        emulator: recorder(),
+        initiators: { 0..world.sessions }
+            .map(|_| recorder(by_initiators))
+            .collect(),
+        target: recorder(by_target),
+        emulator: recorder(Sample::ALL),
         store_queue: VecDeque::new(),
         store_busy: 0,
         link_free_ns: 0,
@@ -214,6 +221,18 @@ impl Simulation {
             self.sessions[session].on_route = vec![0; self.world.routes_ns.len().max(1)];
             self.sessions[session].route_free_ns = vec![0; self.world.routes_ns.len()];
             self.sessions[session].route_answers = vec![0; self.world.routes_ns.len()];
+            let recorders = [&mut self.initiators[session], &mut self.target];
+            for recorder in recorders
+                .into_iter()
+                .filter(|_| self.world.samples.is_some())
+            {
+                recorder.connection(event::Connection {
+                    time: Instant::from_ns(self.now),
+                    session: session_id(session),
+                    sampled_one_in: recorder.sample().number(),
+                    ..event::Connection::BLANK
+                });
+            }
             let at_once = match self.world.pace_ns {
                 Some(_) => 1,
                 None => self.world.parallel,
@@ -348,7 +367,10 @@ impl Simulation {
             data_bytes: if command { 0 } else { BLOCK_BYTES as u32 },
             ..Pdu::BLANK
         };
-        self.initiators[session].pdu(pdu);
+        let initiator = &mut self.initiators[session];
+        if initiator.keeps_pdu(pdu.task, pdu.opcode) {
+            initiator.pdu(pdu);
+        }
     }
 
     /// Delivers commands in CmdSN order, which is that of their tags. On one connection TCP keeps that order.
@@ -434,7 +456,7 @@ impl Simulation {
         let from_target = opcode >= 0x20;
         let granted = self.sessions[session].granted;
         let connection = self.connection(session, tag);
-        self.target.pdu(Pdu {
+        let pdu = Pdu {
             time: Instant::from_ns(self.now),
             session: session_id(session),
             connection,
@@ -454,7 +476,10 @@ impl Simulation {
             },
             data_bytes,
             ..Pdu::BLANK
-        });
+        };
+        if self.target.keeps_pdu(pdu.task, pdu.opcode) {
+            self.target.pdu(pdu);
+        }
     }
 
     fn serve(&mut self) {

@@ -161,7 +161,8 @@ fn write_sessions(
         let [of_host, waits_of_host] = by_host.entry(&ends.host).or_default();
         let id = part_of_path(session);
         of_host.push(row(&session_row(part.name, &id, used, ends, &summary)));
-        waits_of_host.extend(wait_rows(part.name, &id, &waits).iter().map(row));
+        let waits = wait_rows(part.name, &id, &waits, summary.sampled_one_in);
+        waits_of_host.extend(waits.iter().map(row));
         sessions += 1;
     }
     for (host, [sessions, waits]) in by_host {
@@ -192,17 +193,18 @@ fn session_row(
         initiator: ends.initiator.clone(),
         target: ends.target.clone(),
         measured_s: summary.window.seconds(),
-        ios: scope.ios,
+        ios: scope.ios * u64::from(summary.sampled_one_in),
         iops: scope.iops,
         in_flight_mean: scope.layers.first().map_or(0.0, |top| top.in_flight_mean),
         latency_mean_ns: scope.latency.mean_ns,
         latency_p50_ns: scope.latency.p50_ns,
         latency_p99_ns: scope.latency.p99_ns,
+        sampled_one_in: summary.sampled_one_in.into(),
         records_dropped: dropped.sum(),
     }
 }
 
-fn wait_rows(run: &str, session: &str, waits: &WaitUse) -> Vec<LakeWait> {
+fn wait_rows(run: &str, session: &str, waits: &WaitUse, sampled_one_in: u32) -> Vec<LakeWait> {
     let rows = waits.sums.iter().map(|sum| LakeWait {
         run: run.to_owned(),
         session: session.to_owned(),
@@ -211,7 +213,7 @@ fn wait_rows(run: &str, session: &str, waits: &WaitUse) -> Vec<LakeWait> {
         layer: sum.layer.name().to_owned(),
         way: sum.way.map_or("", |way| way.name()).to_owned(),
         source: sum.source.name().to_owned(),
-        ios: waits.ios,
+        ios: waits.ios * u64::from(sampled_one_in),
         wait_ns: sum.mean_ns,
         uncertain_ns: sum.uncertain_ns,
         share: sum.mean_ns / waits.latency_ns.max(1.0),

@@ -131,7 +131,8 @@ fn paced(
     let most = own
         .zip(cell.joined.top())
         .and_then(|(it, top)| it.scope.layer(top))
-        .map_or(0, |it| it.in_flight_max);
+        .and_then(|it| it.in_flight_max)
+        .unwrap_or(0);
     let rate = format_iops(rate);
     unknown.push(format!(
         "how many I/Os the load of session {session} ({rate} IOPS) would keep in flight: assumed to be the most that it had, {most}"
