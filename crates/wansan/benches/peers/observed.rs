@@ -54,7 +54,7 @@ fn observe(target: &wansan::Target, load: Load, more: &[&str]) -> Result<Observe
 fn compare(
     question: String,
     [added, without]: [&'static str; 2],
-    [ours, other]: [Vec<Observed>; 2],
+    [ours, other]: [&[Observed]; 2],
     bound: Bound,
 ) -> Result<Vec<Comparison>, PeerError> {
     let busy: Vec<f64> = other.iter().map(|sample| sample.busy).collect();
@@ -78,39 +78,53 @@ fn compare(
     }])
 }
 
-/// Both ends of ours with every record kind on, and without records. Each sample has a target of
-/// its own, so that no sample finds the memory for records full already.
+/// One in this many I/Os is recorded where a sample is: tens of thousands a second.
+const SAMPLED: &str = "64";
+
+/// Both ends of ours that record, as `more` says, and those that do not: without a folder. Each sample has a target of its
+/// own, so that no sample finds the memory for records full already.
+fn recorded(load: Load, more: Option<&[&str]>) -> Result<Observed, PeerError> {
+    let folder = memory_folder()?;
+    let path = folder.path().to_string_lossy();
+    let by = |host| -> Vec<&str> {
+        let place = ["--record", &path, "--host", host];
+        more.map_or_else(Vec::new, |more| [&place[..], more].concat())
+    };
+    let arguments = [&["--lun", "memory:256MiB"], &by("target")[..]].concat();
+    let target = wansan::Target::start(Path::new(WANSAN), &arguments)?;
+    let observed = observe(&target, load, &by("initiator"))?;
+    target.stop()?;
+    Ok(observed)
+}
+
+/// Both ends of ours with a sample of the I/Os recorded, with all of them, and without records.
 pub(crate) fn recording() -> Result<Vec<Comparison>, PeerError> {
     let load = Load {
         parallel: IN_FLIGHT,
         ..SMALL_RANDOM
     };
-    let samples = in_turns(
+    let [sampled, complete, without] = in_turns(
         MANY_TURNS,
         [
-            &mut || {
-                let folder = memory_folder()?;
-                let path = folder.path().to_string_lossy();
-                let recorded = |host| ["--record", &path, "--host", host];
-                let mut arguments = vec!["--lun", "memory:256MiB"];
-                arguments.extend(recorded("target"));
-                let target = wansan::Target::start(Path::new(WANSAN), &arguments)?;
-                let observed = observe(&target, load, &recorded("initiator"))?;
-                target.stop()?;
-                Ok(observed)
-            },
-            &mut || {
-                let target = wansan::Target::start(Path::new(WANSAN), &["--lun", "memory:256MiB"])?;
-                observe(&target, load, &[])
-            },
+            &mut || recorded(load, Some(&["--record-sample", SAMPLED])),
+            &mut || recorded(load, Some(&[])),
+            &mut || recorded(load, None),
         ],
     )?;
-    compare(
-        format!("recording: 4 KiB random reads, {IN_FLIGHT} in flight, records at both ends"),
-        ["with every record kind", "without records"],
-        samples,
-        Bound::AtLeast(0.97),
-    )
+    let question = |records: &str| {
+        format!("recording: 4 KiB random reads, {IN_FLIGHT} in flight, {records} at both ends")
+    };
+    let one_in = format!("records of one I/O in {SAMPLED}");
+    let bound = Bound::AtLeast(0.97);
+    let names = ["with records", "without"];
+    let mut found = compare(question(&one_in), names, [&sampled, &without], bound)?;
+    found.extend(compare(
+        question("all records"),
+        names,
+        [&complete, &without],
+        bound,
+    )?);
+    Ok(found)
 }
 
 /// Connections that are watched, all of them busy.
@@ -133,7 +147,7 @@ pub(crate) fn watching() -> Result<Vec<Comparison>, PeerError> {
     };
     let observe = || observe(&target, load, &["--connections", &connections]);
     let mut traced = true;
-    let samples = in_turns(
+    let [with, without] = in_turns(
         MANY_TURNS,
         [
             &mut || {
@@ -151,7 +165,7 @@ pub(crate) fn watching() -> Result<Vec<Comparison>, PeerError> {
     compare(
         format!("watching: 4 KiB random reads over {WATCHED} connections"),
         [watched, "not watched"],
-        samples,
+        [&with, &without],
         Bound::AtLeast(0.98),
     )
 }
