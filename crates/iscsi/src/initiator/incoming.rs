@@ -210,9 +210,7 @@ impl Core {
         };
         let got_bytes = task.got_bytes;
         match answer.status {
-            ScsiStatus::Good => {
-                self.has_answered(tag);
-            }
+            ScsiStatus::Good => self.has_executed(tag),
             _ if self.tries_again(tag, &answer, now, trace) => return,
             _ => {}
         }

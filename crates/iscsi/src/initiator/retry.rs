@@ -25,27 +25,43 @@ const BEFORE_ATTENTIONS: [u8; 3] = [opcode::INQUIRY, opcode::REPORT_LUNS, opcode
 const CRC_ERROR: (u8, u8) = (0x47, 0x05);
 
 impl Core {
-    /// The unit has executed the command, or responded with its report of the lost session. Returns whether such a report
-    /// was due.
+    /// The unit has executed the command: it has reported the loss of the earlier session before, if at all.
     ///
     /// A unit reports it once, to the command with the lowest CmdSN that does not bypass unit attentions (SAM-5 5.14.1).
-    /// Responses may arrive in another order: over several connections, or when one is resent after a digest error.
-    pub(super) fn has_answered(&mut self, tag: TaskTag) -> bool {
+    /// Responses may arrive in another order: over several connections, or when one is resent after a digest error. So the
+    /// report may still arrive for an earlier command.
+    pub(super) fn has_executed(&mut self, tag: TaskTag) {
         let (Some(announced), Some(task)) = (&mut self.announced, self.tasks.get(tag)) else {
-            return false;
+            return;
         };
         if BEFORE_ATTENTIONS.contains(&task.cdb[0]) {
-            return false;
+            return;
         }
-        let (lun, cmd_sn, is_due) = (task.lun, task.cmd_sn, task.may_report_loss);
+        let (lun, cmd_sn, may_report) = (task.lun, task.cmd_sn, task.may_report_loss);
         let is_first = announced.insert(lun);
-        if is_first || is_due {
+        if is_first || may_report {
             for other in self.tasks.iter_mut().filter(|other| other.lun == lun) {
                 let is_earlier = matches!(other.stage, Stage::Sent(_)) && other.cmd_sn.lt(cmd_sn);
                 other.may_report_loss = is_earlier && (is_first || other.may_report_loss);
             }
         }
-        is_first || is_due
+    }
+
+    /// Whether the unit's report of a reset or of a lost nexus, in response to the command, is due to the replacement of
+    /// the earlier session. Targets report that with different qualifiers, so a reset by another initiator is taken for
+    /// it if its report arrives first.
+    fn reports_loss(&mut self, tag: TaskTag) -> bool {
+        let (Some(announced), Some(task)) = (&mut self.announced, self.tasks.get(tag)) else {
+            return false;
+        };
+        let lun = task.lun;
+        let is_due = announced.insert(lun) || task.may_report_loss;
+        if is_due {
+            for other in self.tasks.iter_mut().filter(|other| other.lun == lun) {
+                other.may_report_loss = false;
+            }
+        }
+        is_due
     }
 
     /// Whether the response asks for a retry; if so, the command has been requeued.
@@ -71,7 +87,7 @@ impl Core {
             }
             ScsiStatus::CheckCondition => match what(&answer.sense) {
                 Some(What::CrcError) => Duration::ZERO,
-                Some(What::Nexus) if self.has_answered(tag) => Duration::ZERO,
+                Some(What::Nexus) if self.reports_loss(tag) => Duration::ZERO,
                 // Later unit attentions are genuine.
                 Some(What::Nexus) | None => return false,
             },
