@@ -105,7 +105,10 @@ impl KindSettings {
                 tcp: keeps(RecordKind::Tcp),
                 stamp: keeps(RecordKind::Stamp),
                 connection: true,
-                sample: Sample::one_in(self.sample),
+                sample: match keeps(RecordKind::Io) || keeps(RecordKind::Pdu) {
+                    true => Sample::one_in(self.sample),
+                    false => Sample::ALL,
+                },
                 ..Kinds::NONE
             },
         }

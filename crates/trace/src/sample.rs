@@ -11,9 +11,9 @@ pub struct Sample {
     most: u32,
 }
 
-/// 2^32 divided by the golden ratio: multiples of it, modulo 2^32, are spread evenly (Knuth, The Art of Computer
-/// Programming, volume 3, section 6.4), also over any few consecutive tags.
-const SPREAD: u32 = 0x9e37_79b9;
+/// Odd multipliers that mix a tag's bits: no period of the load is one of the sample (Knuth, The Art of Computer Programming,
+/// volume 3, section 6.4; one multiplication alone would choose tags in a pattern).
+const MIX: [u32; 2] = [0x9e37_79b9, 0x85eb_ca6b];
 
 /// Opcodes of the PDUs of SCSI commands (RFC 7143 §11.2.1.2), a bit each: SCSI Command, SCSI Data-Out, SNACK Request,
 /// SCSI Response, SCSI Data-In and R2T.
@@ -43,7 +43,8 @@ impl Sample {
     #[inline(always)]
     #[must_use]
     pub const fn has(self, task: TaskTag) -> bool {
-        task.0.wrapping_mul(SPREAD) <= self.most
+        let mixed = task.0.wrapping_mul(MIX[0]);
+        (mixed ^ mixed >> 15).wrapping_mul(MIX[1]) <= self.most
     }
 
     /// Whether a PDU is recorded, by its tag and opcode: those that are not of an I/O always are.
@@ -64,28 +65,31 @@ impl Default for Sample {
 mod tests {
     use super::*;
 
-    /// Most tags between two of a sample, compared with the number of which it has one (three-distance theorem).
-    const MOST_APART: u32 = 3;
+    /// A number of the sample is expected with a standard deviation of at most its square root.
+    fn is_likely(count: usize, expected: f64) -> bool {
+        (count as f64 - expected).abs() <= 5.0 * expected.sqrt() + 1.0
+    }
 
     #[test]
-    fn a_sample_has_its_share_of_any_consecutive_tags() {
-        for number in [1, 2, 7, 16, 1000] {
+    fn a_sample_has_its_share_of_all_tags_and_of_those_at_any_interval() {
+        const TAGS: u32 = 1_000_000;
+        for number in [2, 7, 16, 64, 1000] {
             let sample = Sample::one_in(number);
             for first in [0, 12_345, u32::MAX - 500_000] {
-                let tags = || (0..1_000_000).map(|place| first.wrapping_add(place));
-                let mut before = first;
-                for tag in tags().filter(|tag| sample.has(TaskTag(*tag))) {
-                    assert!(tag.wrapping_sub(before) <= MOST_APART * number);
-                    before = tag;
+                for period in [1, 2, 55, 64, 89, 128] {
+                    let tags = (0..TAGS)
+                        .step_by(period)
+                        .map(|place| first.wrapping_add(place));
+                    let expected = f64::from(TAGS) / period as f64 / f64::from(number);
+                    let count = tags.filter(|tag| sample.has(TaskTag(*tag))).count();
+                    assert!(
+                        is_likely(count, expected),
+                        "{count} of 1/{number} from {first} by {period}"
+                    );
                 }
-                let count = tags().filter(|tag| sample.has(TaskTag(*tag))).count();
-                let expected = 1_000_000.0 / f64::from(number);
-                assert!(
-                    (count as f64 - expected).abs() <= 3.0,
-                    "{count} of 1/{number}"
-                );
             }
         }
+        assert!((0..1000).all(|tag| Sample::ALL.has(TaskTag(tag))));
     }
 
     #[test]

@@ -437,7 +437,7 @@ impl Context {
 
     /// Runs a store operation submitted at `asked`: at once if that takes no longer than a copy in memory. Returns when
     /// it completed: reading the clock once per operation, and only when recorded, is all that recording the store's
-    /// time may cost.
+    /// time may cost; twice in a sample, where the operations before it are not recorded.
     fn work(&mut self, slot: u16, served: &mut Served, work: Work, asked: Instant) -> Instant {
         let Served {
             session, target, ..
