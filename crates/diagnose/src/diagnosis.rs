@@ -411,12 +411,14 @@ impl Seen<'_> {
                 blocked_share: blocked(QueueWait::SessionCommands),
             }));
         }
-        bounds.extend(self.session.command_window.map(|window| BoundUse {
-            bound: Bound::CommandWindow,
-            commands: window.slots,
-            full_share: window.closed_share,
-            waited_ns: waited(QueueWait::CommandWindow),
-            blocked_share: blocked(QueueWait::CommandWindow),
+        bounds.extend(self.session.command_window.and_then(|window| {
+            Some(BoundUse {
+                bound: Bound::CommandWindow,
+                commands: window.slots,
+                full_share: window.closed_share?,
+                waited_ns: waited(QueueWait::CommandWindow),
+                blocked_share: blocked(QueueWait::CommandWindow),
+            })
         }));
         bounds
     }

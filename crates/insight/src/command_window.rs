@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
-use wansan_trace::{ConnectionId, Layer, NameId, Sample, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, Layer, NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
 use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
@@ -25,27 +25,58 @@ pub struct CommandWindowUse {
     /// response − CmdSN of its command: as many commands complete before their turn as after it.
     pub slots: u64,
     /// The share of the time in which the window was closed: the newest command's CmdSN was
-    /// MaxCmdSN. In a sample of one I/O in N, at most 2 (N − 1) less.
-    pub closed_share: f64,
-    /// Of the time in which commands waited for it, the share in which it was closed; 0 if none waited.
-    pub closed_while_waiting_share: f64,
+    /// MaxCmdSN. Unknown from a sample.
+    pub closed_share: Option<f64>,
+    /// Of the time in which commands waited for it, the share in which it was closed; 0 if none waited. Unknown from a
+    /// sample.
+    pub closed_while_waiting_share: Option<f64>,
+    /// Whether commands without a CmdSN are waiting for this window: it is closed for at least half of the time in which
+    /// they wait. In a sample, this shows only if nearly all slots are in use on average and many commands wait.
+    pub is_waited_for: bool,
 }
 
 /// Commands wait for the window if it was closed for at least this share of the time in which they waited.
 const CLOSED_WHILE_WAITING_SHARE: f64 = 0.5;
+/// In a sample, they wait for it if at least this share of its slots is in use on average ...
+const USED_RATIO: f64 = 0.9;
+/// ... and as many commands wait as this share of its slots at least: more than a program holds between two calls.
+const WAITING_RATIO: f64 = 0.1;
 
-impl CommandWindowUse {
-    /// Whether commands without a CmdSN are waiting for this window.
-    #[must_use]
-    pub fn is_waited_for(&self) -> bool {
-        self.closed_while_waiting_share >= CLOSED_WHILE_WAITING_SHARE
+/// The number of commands for each one in a sample of the I/Os: CmdSNs count all of them. `None` if too few were recorded.
+pub(crate) fn commands_for_each(pdus: &Pdus) -> Option<f64> {
+    /// One end's view of a session: the latest CmdSN, how far CmdSNs have advanced, and in how many commands.
+    #[derive(Default)]
+    struct View {
+        cmd_sn: Option<u32>,
+        advanced: u64,
+        commands: u64,
     }
-}
-
-/// A window with as many free slots cannot be told from a closed one if one I/O in `number` was recorded: its latest CmdSN
-/// and its latest MaxCmdSN are of PDUs about that many commands old.
-pub(crate) fn fewest_shown(number: u32) -> u32 {
-    2 * (number - 1)
+    let mut views: BTreeMap<SessionId, BTreeMap<NameId, View>> = BTreeMap::new();
+    pdus.for_each(|host, pdu| {
+        if pdu.opcode != SCSI_COMMAND {
+            return;
+        }
+        let ends = views.entry(pdu.session).or_default();
+        let view = ends.entry(host).or_default();
+        let Some(latest) = view.cmd_sn else {
+            view.cmd_sn = Some(pdu.cmd_sn);
+            return;
+        };
+        view.commands += 1;
+        // Over several connections, commands arrive out of order.
+        if at_or_after(pdu.cmd_sn, latest) {
+            view.advanced += u64::from(pdu.cmd_sn.wrapping_sub(latest));
+            view.cmd_sn = Some(pdu.cmd_sn);
+        }
+    });
+    let fullest = views.into_values().filter_map(|ends| {
+        let ends = ends.into_values();
+        ends.max_by_key(|view| view.advanced)
+    });
+    let (advanced, commands) = fullest.fold((0, 0), |(advanced, commands), view| {
+        (advanced + view.advanced, commands + view.commands)
+    });
+    (commands > 0 && advanced >= commands).then(|| advanced as f64 / commands as f64)
 }
 
 /// The command window use of all sessions of a cell whose commands were recorded.
@@ -56,39 +87,82 @@ pub(crate) fn command_window_uses(
     let Some(pdus) = &cell.pdu else {
         return BTreeMap::new();
     };
-    let waiting = cell
-        .joined
-        .by_session()
-        .into_iter()
-        .map(|(session, tasks)| {
-            let spans = cell.joined.way_in_spans(&tasks, Layer::Window);
+    let joined = &cell.joined;
+    let sessions = joined.by_session().into_iter();
+    if joined.is_complete() {
+        let waiting = sessions.map(|(session, tasks)| {
+            let spans = joined.way_in_spans(&tasks, Layer::Window);
             (session, Population::of(spans))
         });
-    command_window_use(pdus, cell.joined.sample, window, &waiting.collect())
+        return command_window_use(pdus, window, &waiting.collect());
+    }
+    let slots = sampled_slots(pdus);
+    let uses = sessions.filter_map(|(session, tasks)| {
+        let slots = *slots.get(&session)?;
+        let mean = |spans: Population| spans.mean(window) * joined.weight;
+        let inside = tasks
+            .iter()
+            .filter_map(|task| task.span_ns(Layer::Window, joined.records));
+        let inside = mean(Population::of(inside));
+        let waiting = mean(Population::of(joined.way_in_spans(&tasks, Layer::Window)));
+        let used = CommandWindowUse {
+            slots: slots.round() as u64,
+            closed_share: None,
+            closed_while_waiting_share: None,
+            is_waited_for: inside >= USED_RATIO * slots && waiting >= WAITING_RATIO * slots,
+        };
+        Some((session, used))
+    });
+    uses.collect()
 }
 
-/// The command window use of all sessions whose commands were recorded, those of a `sample` of the I/Os. `waiting` gives,
-/// per session, the commands between [`wansan_trace::Layer::Queue`] and [`wansan_trace::Layer::Window`].
+/// The slots of each session's command window, from the commands of a sample and their responses.
+fn sampled_slots(pdus: &Pdus) -> BTreeMap<SessionId, f64> {
+    let mut outstanding: HashMap<(SessionId, NameId, TaskTag), u32> = HashMap::default();
+    let mut ahead: BTreeMap<SessionId, (f64, f64)> = BTreeMap::new();
+    pdus.for_each(|host, pdu| {
+        let key = (pdu.session, host, pdu.task);
+        if pdu.opcode == SCSI_COMMAND {
+            outstanding.insert(key, pdu.cmd_sn);
+        } else if has_status(pdu)
+            && let Some(cmd_sn) = outstanding.remove(&key)
+        {
+            // Negative if the command completes long before its turn, or the target has lowered its window.
+            let by = pdu.max_cmd_sn.wrapping_sub(cmd_sn).cast_signed();
+            let (sum, count) = ahead.entry(pdu.session).or_default();
+            *sum += f64::from(by);
+            *count += 1.0;
+        }
+    });
+    let means = ahead.into_iter();
+    means
+        .map(|(session, (sum, count))| (session, f64::max(sum / count, 0.0)))
+        .collect()
+}
+
+fn has_status(pdu: &Pdu) -> bool {
+    pdu.opcode == SCSI_RESPONSE || pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0
+}
+
+/// The command window use of all sessions whose commands were recorded. `waiting` gives, per session, the commands
+/// between [`wansan_trace::Layer::Queue`] and [`wansan_trace::Layer::Window`].
 #[must_use]
 pub fn command_window_use(
     pdus: &Pdus,
-    sample: Sample,
     window: Window,
     waiting: &BTreeMap<SessionId, Population>,
 ) -> BTreeMap<SessionId, CommandWindowUse> {
     let mut watches: BTreeMap<SessionId, BTreeMap<NameId, Watch>> = BTreeMap::new();
     pdus.for_each(|host, pdu| {
         let ends = watches.entry(pdu.session).or_default();
-        let watch = ends.entry(host).or_insert_with(|| Watch::of(sample));
-        watch.see(pdu);
+        ends.entry(host).or_default().see(pdu);
     });
     let mut uses = BTreeMap::new();
     for (session, ends) in watches {
         // Uses the initiator's view, or the target's for a foreign initiator. With several connections, the slots come
         // from the target if recorded: responses on other connections may not have reached the initiator.
         let views = || ends.values().filter(|watch| watch.commands > 0);
-        let at_target = views()
-            .find(|watch| watch.has_several && !watch.sent_commands && watch.sample == Sample::ALL);
+        let at_target = views().find(|watch| watch.has_several && !watch.sent_commands);
         let at_target = at_target.map(Watch::slots);
         let view = ends
             .into_values()
@@ -105,17 +179,13 @@ pub fn command_window_use(
 /// Tracks CmdSN and MaxCmdSN as seen by one end.
 #[derive(Default)]
 struct Watch {
-    sample: Sample,
     commands: u64,
     sent_commands: bool,
     newest_cmd_sn: u32,
     max_cmd_sn: Option<u32>,
-    /// Unanswered commands with their CmdSNs. Those sent before the recording began are unknown, so their responses are
-    /// ignored.
-    outstanding: HashMap<TaskTag, u32>,
+    /// Unanswered commands. Those sent before the recording began are unknown, so their responses are ignored.
+    outstanding: HashSet<TaskTag>,
     answers: u64,
-    /// The sum of MaxCmdSN − CmdSN over the responses.
-    ahead: i64,
     /// The maximum and the minimum window in the target's responses.
     slots: u64,
     least_slots: Option<u64>,
@@ -132,33 +202,19 @@ pub(crate) fn at_or_after(a: u32, b: u32) -> bool {
 }
 
 impl Watch {
-    fn of(sample: Sample) -> Watch {
-        Watch {
-            sample,
-            ..Watch::default()
-        }
-    }
-
     fn see(&mut self, pdu: &Pdu) {
-        let has_status =
-            pdu.opcode == SCSI_RESPONSE || pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0;
-        let answered =
-            { has_status.then_some(&pdu.task) }.and_then(|task| self.outstanding.remove(task));
-        let is_answer = answered.is_some();
+        let is_answer = has_status(pdu) && self.outstanding.remove(&pdu.task);
         if pdu.opcode == SCSI_COMMAND {
             if self.commands == 0 || at_or_after(pdu.cmd_sn, self.newest_cmd_sn) {
                 self.newest_cmd_sn = pdu.cmd_sn;
             }
             self.commands += 1;
-            self.outstanding.insert(pdu.task, pdu.cmd_sn);
+            self.outstanding.insert(pdu.task);
             let first = *self.connection.get_or_insert(pdu.connection);
             self.has_several |= first != pdu.connection;
             self.sent_commands |= pdu.direction == PduDirection::Sent;
         } else if pdu.opcode >= FIRST_TARGET_OPCODE {
             self.answers += u64::from(is_answer);
-            let ahead = answered.map_or(0, |cmd_sn| pdu.max_cmd_sn.wrapping_sub(cmd_sn));
-            // Negative if the target has lowered its window, or completes commands long before their turn.
-            self.ahead += i64::from(ahead.cast_signed());
             if self
                 .max_cmd_sn
                 .is_none_or(|known| at_or_after(pdu.max_cmd_sn, known))
@@ -172,7 +228,7 @@ impl Watch {
             return;
         };
         let free = max_cmd_sn.wrapping_sub(self.newest_cmd_sn);
-        let closed = free <= fewest_shown(self.sample.number()) || free >= 1 << 31;
+        let closed = free == 0 || free >= 1 << 31;
         // A command's data PDUs may advance MaxCmdSN before its response arrives, so only responses count once there
         // are any.
         if is_answer || self.answers == 0 {
@@ -198,10 +254,6 @@ impl Watch {
     /// Maximum number of commands that the target allowed outstanding. With several connections, an initiator also
     /// counts commands whose responses are still in flight on the others: its minimum is the closest.
     fn slots(&self) -> u64 {
-        if self.sample != Sample::ALL {
-            let mean = self.ahead as f64 / self.answers.max(1) as f64;
-            return mean.round().max(0.0) as u64;
-        }
         match self.has_several && self.sent_commands {
             true => self.least_slots.unwrap_or(self.slots),
             false => self.slots,
@@ -238,10 +290,12 @@ impl Watch {
                 });
             }
         }
+        let closed_while_waiting_share = closed_then_ns as f64 / waited_ns.max(1) as f64;
         CommandWindowUse {
             slots,
-            closed_share: overlap(window) as f64 / window.length_ns().max(1) as f64,
-            closed_while_waiting_share: closed_then_ns as f64 / waited_ns.max(1) as f64,
+            closed_share: Some(overlap(window) as f64 / window.length_ns().max(1) as f64),
+            closed_while_waiting_share: Some(closed_while_waiting_share),
+            is_waited_for: closed_while_waiting_share >= CLOSED_WHILE_WAITING_SHARE,
         }
     }
 }
@@ -317,7 +371,7 @@ mod tests {
             names: Names::of([]),
             dropped: BTreeMap::new(),
         });
-        command_window_use(&pdus, Sample::ALL, window, &BTreeMap::new())[&SessionId(1)]
+        command_window_use(&pdus, window, &BTreeMap::new())[&SessionId(1)]
     }
 
     #[test]

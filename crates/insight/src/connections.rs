@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
-use wansan_trace::{ConnectionId, Layer, Sample, TaskTag};
+use wansan_trace::{ConnectionId, Layer, TaskTag};
 
 use crate::join::{Joined, Task};
 use crate::opcode::SCSI_COMMAND;
@@ -84,8 +84,7 @@ pub(crate) fn connection_uses(
     }
     let held = Held::over(&spans, window);
     let length_ns = window.length_ns().max(1) as f64;
-    let is_complete = joined.sample == Sample::ALL;
-    let share = |part_ns: u64| is_complete.then(|| part_ns as f64 / length_ns);
+    let share = |part_ns: u64| joined.is_complete().then(|| part_ns as f64 / length_ns);
     spans
         .iter()
         .zip(held)
@@ -97,8 +96,8 @@ pub(crate) fn connection_uses(
                 .collect();
             ConnectionUse {
                 connection: connection.0,
-                commands: done.len() as u64 * u64::from(joined.sample.number()),
-                in_flight_mean: held.population_ns / length_ns * joined.weight(),
+                commands: (done.len() as f64 * joined.weight).round() as u64,
+                in_flight_mean: held.population_ns / length_ns * joined.weight,
                 inside_mean_ns: done.iter().sum::<u64>() as f64 / done.len().max(1) as f64,
                 held_mean_ns: waits
                     .get(connection)

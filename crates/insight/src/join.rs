@@ -155,6 +155,8 @@ pub struct Joined {
     pub repeated_crossings: u64,
     /// Which of the I/Os there were have crossings.
     pub sample: Sample,
+    /// How many of the I/Os there were each recorded one stands for.
+    pub weight: f64,
 }
 
 /// Joins crossings that are sorted by time.
@@ -236,6 +238,7 @@ pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>, expected: usi
         missing_crossings: 0,
         repeated_crossings,
         sample: Sample::ALL,
+        weight: 1.0,
         tasks,
         tags,
     };
@@ -264,16 +267,16 @@ fn use_to_leave(tasks: &[Task], newest: u32, depth: usize, repeated: &mut u64) -
 }
 
 impl Joined {
-    /// How many of the I/Os there were each recorded one stands for.
+    /// Whether all I/Os were recorded, rather than a sample of them.
     #[must_use]
-    pub fn weight(&self) -> f64 {
-        f64::from(self.sample.number())
+    pub fn is_complete(&self) -> bool {
+        self.sample == Sample::ALL
     }
 
-    /// Keeps the I/Os of a sample only.
-    pub(crate) fn thin(&mut self, sample: Sample) {
+    /// Keeps the I/Os of a sample only, each of which stands for `weight`.
+    pub(crate) fn thin(&mut self, sample: Sample, weight: f64) {
         self.tasks.retain(|task| sample.has(task.tag));
-        self.sample = sample;
+        (self.sample, self.weight) = (sample, weight);
         self.take_stock();
     }
 

@@ -58,6 +58,7 @@ use overlays::Overlays;
 use paths::Paths;
 pub use requests::{RequestAccount, RequestUse, request_uses};
 use round_trips::RoundTrips;
+pub use sampling::FEWEST_IOS;
 use senders::Senders;
 pub use stalls::{NO_CAUSE, cost_of, stall_use};
 use timeline::Timeline;
@@ -196,7 +197,10 @@ impl<'a> Ledger<'a> {
             .settle(task, timeline, &transmissions, &self.paths);
         self.senders.explain(task, timeline);
         self.paths.explain(task, timeline);
-        timeline.settle_programs();
+        // In a sample, it does not show whether they wait for the command window.
+        if self.cell.joined.is_complete() {
+            timeline.settle_programs();
+        }
         Some(())
     }
 

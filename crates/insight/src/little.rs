@@ -57,7 +57,7 @@ pub fn check<'t>(
         }
     }
     // What one I/O counts for.
-    let share = joined.weight() / window.length_ns().max(1) as f64;
+    let share = joined.weight / window.length_ns().max(1) as f64;
     let in_flight_mean = area_ns as f64 * share;
     let product = inside_ns as f64 * share;
     let edges = at_from.max(at_to) as f64 * longest_ns as f64 * share;

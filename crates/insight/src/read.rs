@@ -7,6 +7,7 @@ use wansan_trace::file::{self, FileError, Table};
 
 use crate::cell::Cell;
 use crate::join::join;
+use crate::ledger::FEWEST_IOS;
 use crate::window::Window;
 
 /// Why a cell or a run could not be read. Each is one line.
@@ -35,6 +36,16 @@ pub enum ReadError {
         measured: Window,
         /// The time from the first to the last record.
         recorded: Window,
+    },
+    /// A sample of the I/Os is too small.
+    #[error("{}: one I/O in {number} was recorded, only {ios} of them, of which at least {FEWEST_IOS} are needed: record more of them (a smaller `--record-sample`) or for longer", cell.display())]
+    FewIos {
+        /// The cell's folder.
+        cell: PathBuf,
+        /// One in this many was recorded.
+        number: u32,
+        /// The recorded ones.
+        ios: usize,
     },
     /// The folder is not a run folder.
     #[error("{path}: {reason}", path = .path.display())]
@@ -68,7 +79,16 @@ impl Cell {
             thread: file::read_folder(folder)?,
             request: file::read_folder(folder)?,
         };
-        Ok(cell.derive())
+        let cell = cell.derive();
+        let (sample, ios) = (cell.joined.sample, cell.joined.tasks.len());
+        if !cell.joined.is_complete() && (ios as u64) < FEWEST_IOS {
+            return Err(ReadError::FewIos {
+                cell: folder.to_owned(),
+                number: sample.number(),
+                ios,
+            });
+        }
+        Ok(cell)
     }
 
     /// Checks that the I/O records overlap the measured time. `folder` names the cell in the error.

@@ -1,11 +1,12 @@
 //! The numbers of one cell.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use wansan_schema::{BelowSocket, StallUse};
-use wansan_trace::{Layer, Sample};
+use wansan_trace::Layer;
+use wansan_trace::event::Role;
 
 use crate::analysis::Analysis;
 use crate::below;
@@ -108,6 +109,8 @@ pub struct Losses {
     pub missing_crossings: u64,
     /// Duplicate crossings.
     pub repeated_crossings: u64,
+    /// Sessions without an I/O in the sample, if a sample was recorded.
+    pub unsampled_sessions: u64,
     /// Records that recorders lost because their memory was full, by kind and host.
     pub dropped: BTreeMap<String, BTreeMap<String, u64>>,
 }
@@ -117,9 +120,9 @@ pub struct Losses {
 pub struct CellSummary {
     /// The window that the numbers cover.
     pub window: Window,
-    /// The number of I/Os of which one was recorded; 1 if all were. Means and rates are of all I/Os, as estimated from the
-    /// recorded ones, and counts of I/Os are of these.
-    pub sampled_one_in: u32,
+    /// If a sample of the I/Os was recorded, one in this many. Rates and mean populations are of all I/Os, as estimated from
+    /// the recorded ones; counts, latencies and extremes are of these.
+    pub sampled_one_in: Option<f64>,
     /// All sessions together.
     pub total: Scope,
     /// Each session.
@@ -182,7 +185,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
     let mut there: Vec<&[Population]> = Vec::new();
-    let is_complete = joined.sample == Sample::ALL;
+    let is_complete = joined.is_complete();
     let by_session = joined.by_session();
     for (session, tasks) in &by_session {
         // A session without I/Os in the window would lower the means per session.
@@ -217,7 +220,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     };
     CellSummary {
         window,
-        sampled_one_in: joined.sample.number(),
+        sampled_one_in: (!joined.is_complete()).then_some(joined.weight),
         total: match &sessions[..] {
             [only] if by_session.len() == 1 => only.scope.clone(),
             _ => everything(),
@@ -247,9 +250,25 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
             incomplete_ios: joined.incomplete,
             missing_crossings: joined.missing_crossings,
             repeated_crossings: joined.repeated_crossings,
+            unsampled_sessions: unsampled_sessions(cell),
             dropped: cell.dropped(),
         },
     }
+}
+
+/// Sessions that connections were recorded of, but no I/O of the sample.
+fn unsampled_sessions(cell: &Cell) -> u64 {
+    if cell.joined.is_complete() {
+        return 0;
+    }
+    let connections = cell.connection.iter().flat_map(|table| &table.rows);
+    let sessions: BTreeSet<_> = connections
+        .map(|row| row.record)
+        .filter(|record| matches!(record.role, Role::Initiator | Role::Target))
+        .map(|record| record.session)
+        .collect();
+    let is_missing = |session: &&_| cell.joined.sessions.binary_search(session).is_err();
+    sessions.iter().filter(is_missing).count() as u64
 }
 
 fn top_spans(tasks: &[&Task], joined: &Joined) -> Vec<(u64, u64)> {
@@ -285,7 +304,7 @@ fn scope(
     sums: &Sums,
     latencies_ns: Vec<u64>,
 ) -> Scope {
-    let is_complete = joined.sample == Sample::ALL;
+    let is_complete = joined.is_complete();
     let mean = |sum: u128| sum as f64 / sums.ios.max(1) as f64;
     let done = tasks.iter().filter(|task| {
         let done_ns = joined.top().and_then(|top| task.leave_ns(top));
@@ -306,7 +325,7 @@ fn scope(
                 layer,
                 in_flight_mean: little.in_flight_mean,
                 in_flight_max: is_complete.then(|| held.max(window)),
-                waiting_in_mean: waited_ns as f64 * joined.weight()
+                waiting_in_mean: waited_ns as f64 * joined.weight
                     / window.length_ns().max(1) as f64,
                 way_in_ns: mean(sums.way_in_ns[depth]),
                 way_out_ns: mean(sums.way_out_ns[depth]),
@@ -319,7 +338,7 @@ fn scope(
         ios: sums.ios,
         iops: match sums.ios {
             0 => 0.0,
-            _ => done.count() as f64 * joined.weight() / window.seconds().max(1e-9),
+            _ => done.count() as f64 * joined.weight / window.seconds().max(1e-9),
         },
         latency: Latency::of(latencies_ns),
         layers,

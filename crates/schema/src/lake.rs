@@ -28,7 +28,7 @@ tables! {
         /// 99th percentile of the latency.
         latency_p99_ns: u64 => Ns,
         /// One of this many I/Os was recorded; 1 if all were.
-        sampled_one_in: u64 => Count,
+        sampled_one_in: f64 => Count,
         /// Records of the recording that were dropped because its memory was full.
         records_dropped: u64 => Count,
     }
@@ -50,7 +50,7 @@ tables! {
         way: String,
         /// The records that it is derived from.
         source: String,
-        /// The number of I/Os that it is averaged over.
+        /// The number of I/Os of which it is the mean; estimated, if a sample of them was recorded.
         ios: u64 => Count,
         /// Its mean duration.
         wait_ns: f64 => Ns,

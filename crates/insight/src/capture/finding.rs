@@ -46,14 +46,16 @@ pub fn finding(summary: &CellSummary) -> String {
         .sessions
         .iter()
         .filter_map(|session| session.command_window);
-    let fullest = windows.max_by(|one, other| one.closed_share.total_cmp(&other.closed_share));
-    if let Some(window) = fullest.filter(|window| window.closed_share >= CLOSED_SHARE) {
+    let fullest = windows
+        .filter_map(|window| Some((window, window.closed_share?)))
+        .max_by(|one, other| one.1.total_cmp(&other.1));
+    if let Some((window, closed_share)) = fullest.filter(|(_, share)| *share >= CLOSED_SHARE) {
         return format!(
             "The command window is full: MaxCmdSN let at most {} commands be outstanding, and the \
              newest CmdSN stood at it {:.0} % of the time; whether more commands waited, the \
              initiator alone knows.",
             window.slots,
-            window.closed_share * 100.0,
+            closed_share * 100.0,
         );
     }
     let longest = Cause::ALL.into_iter().max_by(|one, other| {

@@ -9,7 +9,7 @@ use wansan_trace::units::format_bytes;
 
 use super::{Limit, encryption, lockstep, r2t, stalls};
 use crate::cause::Cause;
-use crate::command_window::fewest_shown;
+use crate::command_window::CommandWindowUse;
 use crate::load::LoadUse;
 use crate::path::PathUse;
 use crate::summary::{CellSummary, LayerUse, Scope};
@@ -59,9 +59,37 @@ pub(super) fn judge(summary: &CellSummary) -> Verdict {
     verdict
 }
 
+/// How far shares of the latency are taken to be off.
+#[derive(Debug, Clone, Copy)]
+enum Margin {
+    /// Not at all: the estimates.
+    None,
+    /// To the lower end of their confidence intervals.
+    Least,
+    /// To the upper end.
+    Most,
+}
+
+impl Margin {
+    fn of(self, half: f64) -> f64 {
+        match self {
+            Margin::None => 0.0,
+            Margin::Least => -half,
+            Margin::Most => half,
+        }
+    }
+}
+
+fn by_share(one: &(Limit, f64), other: &(Limit, f64)) -> std::cmp::Ordering {
+    one.1.total_cmp(&other.1)
+}
+
 /// Half of the 95 % confidence interval of the share of the latency that a limit takes; 0 if all I/Os were recorded.
 pub(super) fn share_uncertain(summary: &CellSummary, limit: Limit) -> f64 {
     let waits = &summary.waits;
+    if matches!(limit, Limit::TooFewIos | Limit::Nothing) {
+        return 0.0;
+    }
     // The service time of a full store counts, too.
     let served = match limit {
         Limit::Store => waits.cause_uncertain(Cause::StoreService),
@@ -72,15 +100,9 @@ pub(super) fn share_uncertain(summary: &CellSummary, limit: Limit) -> f64 {
 
 /// The limit with the largest share of the latency, if that is large enough to count.
 fn strongest(view: &View<'_>) -> Option<Verdict> {
-    let most = match view.most_costly(0.0, STOPPED_SHARE) {
-        // A window closes because of what is full inside it.
-        Some((Limit::CommandWindow, share)) => {
-            let inside = view.most_costly(share, STOPPED_INSIDE_SHARE);
-            inside.map_or(Limit::CommandWindow, |(limit, _)| limit)
-        }
-        Some((limit, _)) => limit,
-        None => Limit::Nothing,
-    };
+    let most = view
+        .most_costly(Margin::None)
+        .map_or(Limit::Nothing, |(limit, _)| limit);
     if most == Limit::Store {
         return store(view);
     }
@@ -148,14 +170,30 @@ impl Network {
 }
 
 impl<'s> View<'s> {
-    /// The limit with the largest share of the latency among those that count, and its share. TCP's windows and buffers
-    /// count from `stopped_share`. If a share of the latency is spent `before` a command window, shares are of the time
-    /// inside it, and only resources that can be full count.
-    fn most_costly(&self, before: f64, stopped_share: f64) -> Option<(Limit, f64)> {
+    /// The limit with the largest share of the latency among those that count. A window closes because of what is full
+    /// inside it: that is the limit then.
+    fn most_costly(&self, margin: Margin) -> Option<(Limit, f64)> {
+        let all = self.counting(0.0, STOPPED_SHARE, margin);
+        let most = all.into_iter().max_by(by_share);
+        if let Some((Limit::CommandWindow, share)) = most {
+            let inside = self.counting(share, STOPPED_INSIDE_SHARE, margin);
+            return inside.into_iter().max_by(by_share).or(most);
+        }
+        most
+    }
+
+    /// The limits that count, each with its share of the latency. TCP's windows and buffers count from `stopped_share`. If
+    /// a share of the latency is spent `before` a command window, shares are of the time inside it, and only resources
+    /// that can be full count.
+    fn counting(&self, before: f64, stopped_share: f64, margin: Margin) -> Vec<(Limit, f64)> {
         let is_inside = before > 0.0;
         let waits = &self.summary.waits;
         let part = |cause: Cause| waits.mean_ns(cause) / waits.latency_ns.max(1.0);
-        let share = |limit: Limit| waits.share(limit) / (1.0 - before).max(f64::EPSILON);
+        let of_rest = |share: f64| share / (1.0 - before).max(f64::EPSILON);
+        let share = |limit: Limit| {
+            let half = share_uncertain(self.summary, limit);
+            of_rest(waits.share(limit) + margin.of(half))
+        };
         let is_path_full = part(Cause::PathQueue) >= QUEUED_SHARE;
         let is_asked = r2t::uses(self.summary).next().is_some();
         let mut sessions = self.summary.sessions.iter();
@@ -188,8 +226,7 @@ impl<'s> View<'s> {
             limit => share(limit),
         };
         let counting = Limit::ALL.into_iter().filter(|limit| counts(*limit));
-        let weighed = counting.map(|limit| (limit, weight(limit)));
-        weighed.max_by(|one, other| one.1.total_cmp(&other.1))
+        counting.map(|limit| (limit, weight(limit))).collect()
     }
 
     /// The share of the latency that a limit accounts for.
@@ -219,37 +256,51 @@ impl<'s> View<'s> {
         })
     }
 
-    /// If a sample of the I/Os was recorded: how uncertain that makes the limit's share, and the limits whose shares may
-    /// be as large.
+    /// If a sample of the I/Os was recorded: how uncertain that makes the limit's share, and which other limits it does not
+    /// rule out.
     fn sampled(&self, verdict: &Verdict) -> Vec<String> {
-        let number = self.summary.sampled_one_in;
-        if number <= 1 {
+        let Some(number) = self.summary.sampled_one_in else {
             return Vec::new();
-        }
+        };
+        let half = share_uncertain(self.summary, verdict.limit);
         let recorded = format!(
-            "one I/O in {number} was recorded, {} of them",
+            "one I/O in {number:.0} was recorded, {} of them",
             self.summary.waits.ios
         );
-        if matches!(verdict.limit, Limit::TooFewIos | Limit::Nothing) {
-            return vec![recorded];
-        }
-        let interval =
-            |share: f64, half: f64| format!("{:.1} ± {:.1} %", share * 100.0, half * 100.0);
-        let half = share_uncertain(self.summary, verdict.limit);
-        let mut lines = vec![format!(
-            "{recorded}: the limit takes {} of the latency (95 % confidence)",
-            interval(verdict.waiting_share, half),
-        )];
-        for other in Limit::ALL.into_iter().filter(|it| *it != verdict.limit) {
-            let (share, other_half) = (self.share(other), share_uncertain(self.summary, other));
-            let may_be_larger = share + other_half >= verdict.waiting_share - half;
-            let is_one = !matches!(other, Limit::TooFewIos | Limit::Nothing);
-            if is_one && share > 0.0 && may_be_larger {
+        let mut lines = vec![match verdict.limit {
+            Limit::TooFewIos | Limit::Nothing => recorded,
+            _ => format!(
+                "{recorded}: the limit takes {:.1} ± {:.1} % of the latency (95 % confidence)",
+                verdict.waiting_share * 100.0,
+                half * 100.0,
+            ),
+        }];
+        let least = verdict.waiting_share - half;
+        let possible = match verdict.limit {
+            // What is full inside a closed window is the limit in its place.
+            Limit::CommandWindow => {
+                self.counting(verdict.waiting_share, STOPPED_INSIDE_SHARE, Margin::Most)
+            }
+            _ => self.counting(0.0, STOPPED_SHARE, Margin::Most),
+        };
+        for (limit, most) in possible {
+            let is_other = ![verdict.limit, Limit::CommandWindow].contains(&limit);
+            if is_other && (most >= least || verdict.limit == Limit::CommandWindow) {
                 lines.push(format!(
-                    "the sample is too small to rule out another limit: {other}, with {}",
-                    interval(share, other_half)
+                    "the sample is too small to rule out another limit: {limit}, with up to {:.1} %",
+                    most * 100.0
                 ));
             }
+        }
+        let certain = self.counting(0.0, STOPPED_SHARE, Margin::Least);
+        let is_certain = |limit: Limit| certain.iter().any(|(other, _)| *other == limit);
+        let is_judged_by_share = self
+            .most_costly(Margin::None)
+            .is_some_and(|(limit, _)| limit == verdict.limit);
+        if is_judged_by_share && !is_certain(verdict.limit) {
+            lines.push(
+                "the sample is too small to tell whether that is enough to be the limit".to_owned(),
+            );
         }
         lines
     }
@@ -596,10 +647,6 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
     if uses.is_empty() {
         return None;
     }
-    let mean = |value: fn(&crate::command_window::CommandWindowUse) -> f64| {
-        uses.iter().map(value).sum::<f64>() / uses.len() as f64
-    };
-    let closed_while_waiting = mean(|used| used.closed_while_waiting_share);
     let slots = uses.iter().map(|used| used.slots);
     Some(Verdict {
         limit: Limit::CommandWindow,
@@ -613,15 +660,7 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
                 "MaxCmdSN allowed at most {} outstanding commands per session",
                 slots.max().unwrap_or(0),
             ),
-            format!(
-                "the latest CmdSN {} {} of the time, and {} of the time in which commands waited",
-                match fewest_shown(view.summary.sampled_one_in) {
-                    0 => "equalled MaxCmdSN".to_owned(),
-                    fewest => format!("was MaxCmdSN or at most {fewest} less"),
-                },
-                percent(mean(|used| used.closed_share)),
-                percent(closed_while_waiting),
-            ),
+            closed(&uses, window.in_flight_mean / view.sessions),
             format!(
                 "a command waits {} of {} for its CmdSN; {:.1} wait on average in each session",
                 milliseconds(window.way_in_ns),
@@ -630,6 +669,25 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
             ),
         ],
     })
+}
+
+/// How full the sessions' command windows were; `inside` commands were in each on average.
+fn closed(uses: &[CommandWindowUse], inside: f64) -> String {
+    let mean = |value: fn(&CommandWindowUse) -> Option<f64>| -> Option<f64> {
+        let values: Option<Vec<f64>> = uses.iter().map(value).collect();
+        values.map(|values| values.iter().sum::<f64>() / uses.len() as f64)
+    };
+    match (
+        mean(|used| used.closed_share),
+        mean(|used| used.closed_while_waiting_share),
+    ) {
+        (Some(closed), Some(closed_while_waiting)) => format!(
+            "the latest CmdSN equalled MaxCmdSN {} of the time, and {} of the time in which commands waited",
+            percent(closed),
+            percent(closed_while_waiting),
+        ),
+        _ => format!("{inside:.1} commands of a session have a CmdSN on average"),
+    }
 }
 
 /// Nothing below the application binds: does it issue too few I/Os, or leave gaps?
@@ -678,6 +736,12 @@ fn application(view: &View<'_>) -> Verdict {
         ));
         Limit::Nothing
     } else {
+        if loads.is_empty() && unexplained >= UNEXPLAINED_SHARE {
+            evidence.push(format!(
+                "the records do not explain {} of the latency",
+                percent(unexplained),
+            ));
+        }
         // A sample of the I/Os does not show them.
         if !loads.is_empty() {
             evidence

@@ -147,7 +147,7 @@ fn wants_more(session: &SessionUse, load: &LoadUse) -> bool {
     });
     let closed = session
         .command_window
-        .is_some_and(|used| used.is_waited_for());
+        .is_some_and(|used| used.is_waited_for);
     load.closed_loop || waits && closed
 }
 

@@ -10,6 +10,12 @@ use super::predict::predict;
 use super::sentence::sentence;
 use super::{Finding, Limit, Observed};
 
+/// The half-width of a 95 % confidence interval, in standard errors. The number of the I/Os in a sample has its square root
+/// as standard deviation.
+const STANDARD_ERRORS: f64 = 1.96;
+/// What happens to one I/O in n is missing from a sample of 3 n with a probability of 5 %.
+const RULE_OF_THREE: f64 = 3.0;
+
 /// Explains the cells of one sweep, in any order.
 ///
 /// Each cell is judged separately. The finding is the limit that takes most of the latency over all cells; any limit is
@@ -36,7 +42,9 @@ pub fn explain(cells: &[Observed]) -> Finding {
         .as_ref()
         .is_some_and(|advice| advice.parameter.is_some());
     // The next limits' bounds do not show in a sample of the I/Os.
-    let is_complete = cells.iter().all(|cell| cell.summary.sampled_one_in <= 1);
+    let is_complete = cells
+        .iter()
+        .all(|cell| cell.summary.sampled_one_in.is_none());
     let predicted =
         (is_number && is_complete).then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
     let mut evidence = verdict.evidence.clone();
@@ -140,18 +148,25 @@ fn doubts(observed: &Observed) -> Vec<String> {
              `wansan target --record` writes its records when it ends"
         ));
     }
-    let number = observed.summary.sampled_one_in;
-    if number > 1 {
+    if let Some(number) = observed.summary.sampled_one_in {
+        let ios = observed.summary.waits.ios.max(1) as f64;
         doubts.push(format!(
-            "cell {cell}: one I/O in {number} was recorded; whether the application keeps a fixed number in flight, \
-             submits batches, or has connections that wait for each other does not show in a sample of the I/Os \
+            "cell {cell}: one I/O in {number:.0} was recorded: IOPS and numbers in flight are uncertain by ± {:.1} %, extremes \
+             are those of the recorded I/Os, and what fewer than one I/O in {:.0} waits for may not show",
+            100.0 * STANDARD_ERRORS / ios.sqrt(),
+            ios / RULE_OF_THREE,
+        ));
+        doubts.push(format!(
+            "cell {cell}: a sample does not show whether the application keeps a fixed number in flight, submits batches, \
+             or has connections that wait for each other, nor what requests to attached disks waited for \
              (`--record-sample 1` records all)"
         ));
-        if !observed.summary.requests.is_empty() {
-            doubts.push(format!(
-                "cell {cell}: what a program's requests waited for is unknown where their I/Os are not in the sample"
-            ));
-        }
+    }
+    if losses.unsampled_sessions > 0 {
+        doubts.push(format!(
+            "cell {cell}: {} sessions have no I/O in the sample",
+            losses.unsampled_sessions
+        ));
     }
     if losses.missing_crossings > 0 {
         doubts.push(format!(

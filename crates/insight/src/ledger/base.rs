@@ -73,7 +73,7 @@ impl Base {
             let end_ns = served_ns.map_or(leave_ns, |ns| enter_ns.saturating_add(ns));
             Some((enter_ns, end_ns))
         });
-        let in_flight = Population::of(spans).mean(window) * joined.weight();
+        let in_flight = Population::of(spans).mean(window) * joined.weight;
         self.is_store_idle = in_flight < IDLE_STORE_IN_FLIGHT;
         let mut served: HashMap<SessionId, (u64, u64, u64)> = HashMap::default();
         for (task, took_ns) in tasks() {
@@ -87,7 +87,7 @@ impl Base {
         }
         for (session, (least_ns, sum_ns, count)) in served {
             let mean_ns = sum_ns as f64 / count as f64;
-            let has_several = sum_ns as f64 * joined.weight() > joined.records.length_ns() as f64;
+            let has_several = sum_ns as f64 * joined.weight > joined.records.length_ns() as f64;
             if has_several && mean_ns >= CROWDED_SERVICE_RATIO * least_ns as f64 {
                 self.crowded_least_ns.insert(session, least_ns);
             }
@@ -151,7 +151,7 @@ impl Base {
     fn is_closed(&self, session: SessionId) -> bool {
         self.windows
             .get(&session)
-            .is_some_and(CommandWindowUse::is_waited_for)
+            .is_some_and(|used| used.is_waited_for)
     }
 
     /// The cause of the time from the layer above to this one, and the direction of the bytes that waited.

@@ -49,7 +49,8 @@ pub struct RequestUse {
     pub hit_share: f64,
     /// Share of their time spent waiting, by what they waited for, 0 to 1; zeros are omitted.
     pub waits_for: BTreeMap<RequestWait, f64>,
-    /// The same by cause: while requests waited for the disk, the causes of the I/Os that carried them.
+    /// The same by cause: while requests waited for the disk, the causes of the I/Os that carried them. Without requests
+    /// from a sample of the I/Os, of which most carriers are not part.
     pub waits: WaitUse,
 }
 
@@ -185,7 +186,9 @@ pub fn request_uses(ledger: &Ledger<'_>) -> Vec<RequestUse> {
         let mut waits_for: BTreeMap<RequestWait, f64> = BTreeMap::new();
         let mut waits = Adding::default();
         for account in &accounts {
-            waits.add(account.to_ns - account.from_ns, &account.waits);
+            if ledger.cell.joined.is_complete() {
+                waits.add(account.to_ns - account.from_ns, &account.waits);
+            }
             for (wait, length_ns) in &account.stretches {
                 if *length_ns > 0 {
                     *waits_for.entry(*wait).or_default() +=

@@ -166,7 +166,7 @@ impl Timeline {
     pub(super) fn doubt(&mut self, way: FlowDirection, cause: Cause, uncertain_ns: u64) {
         let doubted = self.waits.iter_mut();
         for wait in doubted.filter(|it| it.cause == cause && it.way == Some(way)) {
-            wait.uncertain_ns = uncertain_ns.min(wait.length_ns());
+            wait.uncertain_ns = uncertain_ns.max(wait.uncertain_ns).min(wait.length_ns());
         }
     }
 

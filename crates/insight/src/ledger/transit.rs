@@ -35,10 +35,10 @@ pub(super) struct Transits {
     sample: Sample,
 }
 
-/// In a sample of the I/Os, the minimum is that of all of them or more. As many I/Os that were not recorded are expected
-/// below it as between it and the next one, and three times as many in 5 % of the cases (their number is distributed
-/// geometrically): the true minimum is lower by at most this many times that distance.
-const UNSEEN_GAPS: u64 = 3;
+/// In a sample of the I/Os, the minimum is that of all of them or more. With 95 % confidence, it is more by at most this
+/// many times the distance to the next one (Robson and Whitlock, Estimation of a truncation point, Biometrika 51, 1964:
+/// (1 − α) ÷ α).
+const UNSEEN_GAPS: u64 = 19;
 
 /// The two shortest transit times.
 #[derive(Debug, Clone, Copy)]

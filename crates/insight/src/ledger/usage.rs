@@ -230,7 +230,7 @@ impl Adding {
     /// Nothing yet of a ledger's I/Os.
     fn of(ledger: &Ledger<'_>) -> Adding {
         Adding {
-            spread: Spread::of(ledger.cell.joined.sample),
+            spread: Spread::of(&ledger.cell.joined),
             ..Adding::default()
         }
     }

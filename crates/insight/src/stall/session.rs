@@ -34,8 +34,11 @@ pub fn stalls(cell: &Cell, conversations: &[Conversation]) -> Vec<Stall> {
     }
     let sendings: Vec<Sendings<'_>> = conversations.iter().map(Sendings::of).collect();
     let mut found = r2t_waits(&pdus.rows, &sendings);
-    found.extend(command_window_waits(&pdus.rows, tasks));
-    found.extend(lockstep_waits(&pdus.rows, tasks, &sendings));
+    // These waits end with the PDUs of other I/Os, which a sample may lack.
+    if cell.joined.is_complete() {
+        found.extend(command_window_waits(&pdus.rows, tasks));
+        found.extend(lockstep_waits(&pdus.rows, tasks, &sendings));
+    }
     found
 }
 

@@ -1,9 +1,12 @@
 //! Findings from a sample of the I/Os, compared with those from all of them.
 
-use super::simulation::{MS, Stop, US, World, Writes, observe};
+use super::simulation::{MS, Stop, US, World, Writes, observe, play};
 use wansan_insight::finding::Limit;
-use wansan_insight::{Observed, explain};
-use wansan_trace::{Layer, Sample};
+use wansan_insight::{Cell, Observed, explain, summarise};
+use wansan_trace::event::{self, Pdu};
+use wansan_trace::{
+    ConnectionId, Direction, Instant, Kinds, Layer, Recorder, Sample, SessionId, TaskTag,
+};
 
 /// Two sessions with enough I/Os for a sample.
 fn busy() -> World {
@@ -87,7 +90,7 @@ fn a_sample_leads_to_the_finding_of_all_ios_within_its_interval() {
         assert_eq!((whole.limit, sampled.limit), (limit, limit));
         assert_eq!(whole.waiting_share_uncertain, 0.0);
         let half = sampled.waiting_share_uncertain;
-        assert!(half > 0.0 && half < 0.05, "{half}");
+        assert!(half > 0.0 && half < 0.2, "{half}");
         let off = (whole.waiting_share - sampled.waiting_share).abs();
         assert!(off <= half, "{limit}: {off} of {half}");
         let [whole, sampled] = [&all, &some].map(|it| &it.summary);
@@ -104,35 +107,160 @@ fn a_sample_leads_to_the_finding_of_all_ios_within_its_interval() {
             assert_eq!(part.in_flight_max, None);
         }
         assert_eq!(sampled.losses.missing_crossings, 0);
-        assert_eq!(sampled.sampled_one_in, 8);
+        let weight = sampled.sampled_one_in.unwrap();
+        assert!(close(weight, 8.0, 0.05), "{weight}");
+        assert_eq!(whole.sampled_one_in, None);
     }
 }
 
 #[test]
-fn the_command_window_shows_in_a_sample() {
-    let window = |samples| {
+fn the_command_window_shows_in_a_sample_if_it_is_full() {
+    let window = |parallel, command_window, number| {
         let world = World {
-            command_window: 400,
+            parallel,
+            command_window,
             jitter_ns: 0,
             ..busy()
         };
-        seen(&world, samples).summary.sessions[0]
-            .command_window
-            .unwrap()
+        let seen = seen(&world, [number; 2]).summary;
+        seen.sessions[0].command_window.unwrap()
     };
-    let (all, some) = (window([1, 1]), window([16, 16]));
-    assert_eq!(all.slots, 400);
-    assert!(some.slots.abs_diff(400) <= 4, "{some:?}");
-    assert!(some.is_waited_for() && all.is_waited_for(), "{some:?}");
-    // 600 in flight of 1024 allowed.
-    let open = seen(&busy(), [16, 16]).summary.sessions[0]
-        .command_window
-        .unwrap();
+    for number in [1, 16, 64] {
+        // Commands wait; just so many that none does; and fewer.
+        for (parallel, is_waited_for) in [(600, true), (400, false), (300, false)] {
+            let used = window(parallel, 400, number);
+            assert_eq!(used.is_waited_for, is_waited_for, "{number}: {used:?}");
+            assert_eq!(used.closed_share.is_some(), number == 1);
+            assert!(used.slots.abs_diff(400) <= 20, "{number}: {used:?}");
+        }
+    }
+}
+
+/// A window closes because the store inside it is full: that rule does not depend on the sample.
+#[test]
+fn only_limits_that_could_bind_are_called_possible() {
+    let world = World {
+        servers: 4,
+        service_ns: 50 * US,
+        command_window: 450,
+        ..busy()
+    };
+    let finding = explain(&[seen(&world, [8, 8])]);
+    assert_eq!(finding.limit, Limit::Store, "{finding:#?}");
+    let doubts = finding
+        .evidence
+        .iter()
+        .filter(|line| line.contains("too small"));
+    assert_eq!(doubts.count(), 0, "{finding:#?}");
+}
+
+/// Waits for R2Ts just above or below the share from which they count.
+#[test]
+fn a_share_near_its_threshold_is_called_uncertain() {
+    let writes = Writes {
+        immediate_bytes: 0,
+        unsolicited_bytes: 0,
+        r2ts: 1,
+        outstanding: 1,
+        sequence_bytes: 4096,
+    };
+    let shares = [50, 54, 58, 62].map(|service| {
+        let world = World {
+            sessions: 1,
+            parallel: 64,
+            writes: Some(writes),
+            jitter_ns: 4 * MS,
+            service_ns: service * MS / 2,
+            ..busy()
+        };
+        let [all, some] = [[1, 1], [8, 8]].map(|samples| explain(&[seen(&world, samples)]));
+        println!(
+            "{service}: {} {}\n{:#?}",
+            all.limit, some.sentence, some.evidence
+        );
+        let is_uncertain = some.evidence.iter().any(|line| line.contains("too small"));
+        // A sample does not show that a closed loop is one.
+        let limit = match all.limit {
+            Limit::TooFewIos => Limit::Nothing,
+            limit => limit,
+        };
+        (limit == some.limit, is_uncertain)
+    });
     assert!(
-        !open.is_waited_for() && open.closed_share < 0.01,
-        "{open:?}"
+        shares
+            .iter()
+            .all(|(is_same, is_uncertain)| *is_same || *is_uncertain)
     );
-    assert!(open.slots.abs_diff(1024) <= 10, "{open:?}");
+    assert!(shares.iter().any(|(_, is_uncertain)| *is_uncertain));
+}
+
+#[test]
+fn a_sample_of_few_ios_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World {
+        samples: Some([Sample::one_in(1000); 2]),
+        ..World::wan()
+    };
+    play(&world, folder.path());
+    let refused = Cell::read(folder.path()).unwrap_err().to_string();
+    assert!(
+        refused.contains("one I/O in 1000 was recorded, only"),
+        "{refused}"
+    );
+}
+
+/// An initiator that uses few tags again and again: how many of them the sample has is chance.
+#[test]
+fn cmd_sns_tell_how_many_commands_each_one_in_a_sample_stands_for() {
+    const TAGS: u32 = 128;
+    let sample = Sample::one_in(16);
+    let recorder = |sample| {
+        Recorder::new(
+            Kinds {
+                sample,
+                ..Kinds::ALL
+            },
+            1 << 28,
+        )
+    };
+    let mut initiator = recorder(sample);
+    let session = SessionId(1);
+    initiator.connection(event::Connection {
+        session,
+        sampled_one_in: 16,
+        ..event::Connection::BLANK
+    });
+    for number in 0..20_000_u32 {
+        let (task, time) = (
+            TaskTag(number % TAGS),
+            Instant::from_ns(u64::from(number) * 1000),
+        );
+        let pdu = Pdu {
+            time,
+            session,
+            task,
+            opcode: 1,
+            cmd_sn: number.wrapping_sub(50),
+            ..Pdu::BLANK
+        };
+        if initiator.keeps_pdu(task, 1) {
+            initiator.pdu(pdu);
+        }
+        for (after_ns, direction) in [(0, Direction::Enter), (500, Direction::Leave)] {
+            let at = Instant::from_ns(time.ns() + after_ns);
+            initiator.crossing(at, session, ConnectionId(0), task, Layer::App, direction);
+        }
+    }
+    let cell = Cell::gather(&[("initiator", &initiator)]).unwrap();
+    let chosen = (0..TAGS).filter(|tag| sample.has(TaskTag(*tag))).count();
+    let expected = f64::from(TAGS) / chosen as f64;
+    assert!(
+        close(cell.joined.weight, expected, 0.01),
+        "{}",
+        cell.joined.weight
+    );
+    let iops = summarise(&cell, None).total.iops;
+    assert!(close(iops, 1e6, 0.02), "{iops}");
 }
 
 #[test]
@@ -149,7 +277,7 @@ fn what_does_not_show_in_a_sample_is_not_claimed() {
     assert_eq!(finding.limit, Limit::Nothing, "{finding:#?}");
     let says = |part: &str| finding.evidence.iter().any(|line| line.contains(part));
     assert!(
-        says("does not show in a sample of the I/Os"),
+        says("whether the application keeps a fixed number in flight"),
         "{finding:#?}"
     );
     assert!(says("one I/O in 8 was recorded"), "{finding:#?}");
@@ -164,7 +292,7 @@ fn ends_that_record_different_samples_are_joined_by_the_smaller_one() {
     for samples in [[1, 16], [16, 5]] {
         let mixed = seen(&world, samples).summary;
         let both = seen(&world, [16, 16]).summary;
-        assert_eq!(mixed.sampled_one_in, 16);
+        assert_eq!(mixed.sampled_one_in, both.sampled_one_in);
         assert_eq!(mixed.losses.missing_crossings, 0);
         assert_eq!(mixed.total.ios, both.total.ios);
         assert_eq!(mixed.total.latency, both.total.latency);

@@ -160,8 +160,9 @@ fn write_sessions(
         let ends = ends.get(&session).unwrap_or(&unknown);
         let [of_host, waits_of_host] = by_host.entry(&ends.host).or_default();
         let id = part_of_path(session);
+        let weight = records.joined.weight;
         of_host.push(row(&session_row(part.name, &id, used, ends, &summary)));
-        let waits = wait_rows(part.name, &id, &waits, summary.sampled_one_in);
+        let waits = wait_rows(part.name, &id, &waits, weight);
         waits_of_host.extend(waits.iter().map(row));
         sessions += 1;
     }
@@ -193,18 +194,18 @@ fn session_row(
         initiator: ends.initiator.clone(),
         target: ends.target.clone(),
         measured_s: summary.window.seconds(),
-        ios: scope.ios * u64::from(summary.sampled_one_in),
+        ios: all_ios(scope.ios, summary.sampled_one_in.unwrap_or(1.0)),
         iops: scope.iops,
         in_flight_mean: scope.layers.first().map_or(0.0, |top| top.in_flight_mean),
         latency_mean_ns: scope.latency.mean_ns,
         latency_p50_ns: scope.latency.p50_ns,
         latency_p99_ns: scope.latency.p99_ns,
-        sampled_one_in: summary.sampled_one_in.into(),
+        sampled_one_in: summary.sampled_one_in.unwrap_or(1.0),
         records_dropped: dropped.sum(),
     }
 }
 
-fn wait_rows(run: &str, session: &str, waits: &WaitUse, sampled_one_in: u32) -> Vec<LakeWait> {
+fn wait_rows(run: &str, session: &str, waits: &WaitUse, weight: f64) -> Vec<LakeWait> {
     let rows = waits.sums.iter().map(|sum| LakeWait {
         run: run.to_owned(),
         session: session.to_owned(),
@@ -213,12 +214,17 @@ fn wait_rows(run: &str, session: &str, waits: &WaitUse, sampled_one_in: u32) -> 
         layer: sum.layer.name().to_owned(),
         way: sum.way.map_or("", |way| way.name()).to_owned(),
         source: sum.source.name().to_owned(),
-        ios: waits.ios * u64::from(sampled_one_in),
+        ios: all_ios(waits.ios, weight),
         wait_ns: sum.mean_ns,
         uncertain_ns: sum.uncertain_ns,
         share: sum.mean_ns / waits.latency_ns.max(1.0),
     });
     rows.collect()
+}
+
+/// The number of I/Os for which that many recorded ones stand.
+fn all_ios(recorded: u64, weight: f64) -> u64 {
+    (recorded as f64 * weight).round() as u64
 }
 
 fn row(of: &impl Serialize) -> Map<String, Value> {

@@ -182,13 +182,15 @@ fn print(
         return writeln!(out, "{}", explanation.finding);
     };
     for session in &summary.sessions {
-        if let Some(window) = session.command_window {
+        if let Some(window) = session.command_window
+            && let Some(closed_share) = window.closed_share
+        {
             writeln!(
                 out,
                 "Command window of session {}: at most {} commands; closed {:.0} % of the time.",
                 session.session,
                 window.slots,
-                window.closed_share * 100.0,
+                closed_share * 100.0,
             )?;
         }
     }
