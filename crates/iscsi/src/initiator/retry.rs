@@ -72,6 +72,11 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> bool {
+        let what = match answer.status {
+            ScsiStatus::CheckCondition => what(&answer.sense),
+            _ => None,
+        };
+        let reports_loss = matches!(what, Some(What::Nexus)) && self.reports_loss(tag);
         // An outstanding ABORT TASK is for this try: its answer would end the retry, too, which the target may still
         // execute.
         if self.requests.abort(tag) {
@@ -85,9 +90,9 @@ impl Core {
             ScsiStatus::Busy | ScsiStatus::TaskSetFull => {
                 LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(u32::from(retries).min(16)))
             }
-            ScsiStatus::CheckCondition => match what(&answer.sense) {
+            ScsiStatus::CheckCondition => match what {
                 Some(What::CrcError) => Duration::ZERO,
-                Some(What::Nexus) if self.reports_loss(tag) => Duration::ZERO,
+                Some(What::Nexus) if reports_loss => Duration::ZERO,
                 // Later unit attentions are genuine.
                 Some(What::Nexus) | None => return false,
             },
