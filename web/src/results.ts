@@ -468,6 +468,8 @@ export interface WaitUse {
   ios: number;
   /** Their latency. */
   latency_ns: number;
+  /** Half of the 95 % confidence interval of its mean, if a sample of the I/Os was recorded; 0 if all were. */
+  latency_uncertain_ns: number;
   /** The part of it that may belong to a wait adjacent to the one that it is assigned to. */
   uncertain_ns: number;
   /** The waits by their causes. */
@@ -1112,6 +1114,7 @@ export const METRICS: readonly Metric[] = [
   { name: "cwnd.loss_events", unit: "", about: "Retransmission timeouts." },
   { name: "waits.ios", unit: "", about: "Completed I/Os with all crossings recorded." },
   { name: "waits.latency_ns", unit: "ns", about: "Their latency." },
+  { name: "waits.latency_uncertain_ns", unit: "ns", about: "Half of the 95 % confidence interval of its mean, if a sample of the I/Os was recorded; 0 if all were." },
   { name: "waits.uncertain_ns", unit: "ns", about: "The part of it that may belong to a wait adjacent to the one that it is assigned to." },
   { name: "waits.causes.*.mean_ns", unit: "ns", about: "Their length." },
   { name: "waits.causes.*.share", unit: "ratio", about: "Their share of the latency, 0 to 1." },

@@ -115,7 +115,7 @@ function sampleWaits(sojourn_ns: number[]): WaitUse {
     const told = cause === "congestion_window";
     return { cause, layer: LAYERS[depth] ?? "", way: null, source: told ? "tcp_info" : "crossings", mean_ns, uncertain_ns: told ? mean_ns / 4 : 0 };
   });
-  return { ios: 1000, latency_ns: sojourn_ns[0] ?? 0, uncertain_ns: 0, causes: {}, sums };
+  return { ios: 1000, latency_ns: sojourn_ns[0] ?? 0, latency_uncertain_ns: 0, uncertain_ns: 0, causes: {}, sums };
 }
 
 /**

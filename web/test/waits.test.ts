@@ -11,6 +11,7 @@ function use(sums: [layer: string, cause: string, source: string, mean_ns: numbe
   return {
     ios: 10,
     latency_ns: sums.reduce((sum, [, , , mean_ns]) => sum + mean_ns, 0),
+    latency_uncertain_ns: 0,
     uncertain_ns: 0,
     causes: {},
     sums: sums.map(([layer, cause, source, mean_ns, uncertain_ns]) => ({ layer, cause, source, mean_ns, uncertain_ns, way: null })),

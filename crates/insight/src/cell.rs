@@ -9,10 +9,10 @@ use wansan_trace::file::{self, Kind, Table};
 use wansan_trace::{Recorder, Sample, SessionId};
 
 use crate::below;
-use crate::command_window::commands_for_each;
 use crate::join::{Joined, join};
 use crate::packets::Packets;
 use crate::pdus::Pdus;
+use crate::weights::Weights;
 use crate::wire::{self, Carrier, Times};
 
 /// One cell's records, with its I/Os joined. Kinds that were not recorded are `None`.
@@ -97,13 +97,11 @@ impl Cell {
         let numbers = rows.map(|row| row.record.sampled_one_in);
         let sample = Sample::one_in(numbers.max().unwrap_or(1));
         if sample != Sample::ALL {
-            let mut weight = None;
             if let Some(pdus) = &mut self.pdu {
                 pdus.thin(sample);
-                weight = commands_for_each(pdus);
             }
-            let weight = weight.unwrap_or_else(|| f64::from(sample.number()));
-            self.joined.thin(sample, weight);
+            let weights = Weights::of(sample, self.pdu.as_ref());
+            self.joined.thin(sample, weights);
         }
     }
 

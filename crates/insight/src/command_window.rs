@@ -31,58 +31,24 @@ pub struct CommandWindowUse {
     /// sample.
     pub closed_while_waiting_share: Option<f64>,
     /// Whether commands without a CmdSN are waiting for this window: it is closed for at least half of the time in which
-    /// they wait. In a sample, this shows only if nearly all slots are in use on average and many commands wait.
+    /// they wait. In a sample, this shows only if many commands wait, and nearly all slots are in use if they may be writes.
     pub is_waited_for: bool,
 }
 
 /// Commands wait for the window if it was closed for at least this share of the time in which they waited.
 const CLOSED_WHILE_WAITING_SHARE: f64 = 0.5;
-/// In a sample, they wait for it if at least this share of its slots is in use on average ...
-const USED_RATIO: f64 = 0.9;
-/// ... and as many commands wait as this share of its slots at least: more than a program holds between two calls.
+/// In a sample, they wait for it if as many commands wait on average as this share of its slots: more than a program holds
+/// between two calls ...
 const WAITING_RATIO: f64 = 0.1;
+/// ... and, as commands of writes may also wait for room in TCP, at least this share of the slots of a session that writes is
+/// in use on average.
+const USED_RATIO: f64 = 0.9;
 
-/// The number of commands for each one in a sample of the I/Os: CmdSNs count all of them. `None` if too few were recorded.
-pub(crate) fn commands_for_each(pdus: &Pdus) -> Option<f64> {
-    /// One end's view of a session: the latest CmdSN, how far CmdSNs have advanced, and in how many commands.
-    #[derive(Default)]
-    struct View {
-        cmd_sn: Option<u32>,
-        advanced: u64,
-        commands: u64,
-    }
-    let mut views: BTreeMap<SessionId, BTreeMap<NameId, View>> = BTreeMap::new();
-    pdus.for_each(|host, pdu| {
-        if pdu.opcode != SCSI_COMMAND {
-            return;
-        }
-        let ends = views.entry(pdu.session).or_default();
-        let view = ends.entry(host).or_default();
-        let Some(latest) = view.cmd_sn else {
-            view.cmd_sn = Some(pdu.cmd_sn);
-            return;
-        };
-        view.commands += 1;
-        // Over several connections, commands arrive out of order.
-        if at_or_after(pdu.cmd_sn, latest) {
-            view.advanced += u64::from(pdu.cmd_sn.wrapping_sub(latest));
-            view.cmd_sn = Some(pdu.cmd_sn);
-        }
-    });
-    let fullest = views.into_values().filter_map(|ends| {
-        let ends = ends.into_values();
-        ends.max_by_key(|view| view.advanced)
-    });
-    let (advanced, commands) = fullest.fold((0, 0), |(advanced, commands), view| {
-        (advanced + view.advanced, commands + view.commands)
-    });
-    (commands > 0 && advanced >= commands).then(|| advanced as f64 / commands as f64)
-}
-
-/// The command window use of all sessions of a cell whose commands were recorded.
+/// The command window use of all sessions of a cell whose commands were recorded; `writes` are the sessions that write.
 pub(crate) fn command_window_uses(
     cell: &Cell,
     window: Window,
+    writes: &HashSet<SessionId>,
 ) -> BTreeMap<SessionId, CommandWindowUse> {
     let Some(pdus) = &cell.pdu else {
         return BTreeMap::new();
@@ -99,7 +65,8 @@ pub(crate) fn command_window_uses(
     let slots = sampled_slots(pdus);
     let uses = sessions.filter_map(|(session, tasks)| {
         let slots = *slots.get(&session)?;
-        let mean = |spans: Population| spans.mean(window) * joined.weight;
+        let weight = joined.weights.of_session(session);
+        let mean = |spans: Population| spans.mean(window) * weight;
         let inside = tasks
             .iter()
             .filter_map(|task| task.span_ns(Layer::Window, joined.records));
@@ -109,7 +76,8 @@ pub(crate) fn command_window_uses(
             slots: slots.round() as u64,
             closed_share: None,
             closed_while_waiting_share: None,
-            is_waited_for: inside >= USED_RATIO * slots && waiting >= WAITING_RATIO * slots,
+            is_waited_for: waiting >= WAITING_RATIO * slots
+                && (inside >= USED_RATIO * slots || !writes.contains(&session)),
         };
         Some((session, used))
     });

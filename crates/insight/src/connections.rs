@@ -84,6 +84,7 @@ pub(crate) fn connection_uses(
     }
     let held = Held::over(&spans, window);
     let length_ns = window.length_ns().max(1) as f64;
+    let weight = joined.weights.of_session(first.session);
     let share = |part_ns: u64| joined.is_complete().then(|| part_ns as f64 / length_ns);
     spans
         .iter()
@@ -96,8 +97,8 @@ pub(crate) fn connection_uses(
                 .collect();
             ConnectionUse {
                 connection: connection.0,
-                commands: (done.len() as f64 * joined.weight).round() as u64,
-                in_flight_mean: held.population_ns / length_ns * joined.weight,
+                commands: (done.len() as f64 * weight).round() as u64,
+                in_flight_mean: held.population_ns / length_ns * weight,
                 inside_mean_ns: done.iter().sum::<u64>() as f64 / done.len().max(1) as f64,
                 held_mean_ns: waits
                     .get(connection)

@@ -7,6 +7,7 @@ use wansan_trace::event::Crossing;
 use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, Direction, Layer, Sample, SessionId, TaskTag};
 
+use crate::weights::Weights;
 use crate::window::Window;
 
 /// Number of layers.
@@ -156,7 +157,7 @@ pub struct Joined {
     /// Which of the I/Os there were have crossings.
     pub sample: Sample,
     /// How many of the I/Os there were each recorded one stands for.
-    pub weight: f64,
+    pub weights: Weights,
 }
 
 /// Joins crossings that are sorted by time.
@@ -238,7 +239,7 @@ pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>, expected: usi
         missing_crossings: 0,
         repeated_crossings,
         sample: Sample::ALL,
-        weight: 1.0,
+        weights: Weights::complete(),
         tasks,
         tags,
     };
@@ -273,10 +274,10 @@ impl Joined {
         self.sample == Sample::ALL
     }
 
-    /// Keeps the I/Os of a sample only, each of which stands for `weight`.
-    pub(crate) fn thin(&mut self, sample: Sample, weight: f64) {
+    /// Keeps the I/Os of a sample only, each of which stands for several.
+    pub(crate) fn thin(&mut self, sample: Sample, weights: Weights) {
         self.tasks.retain(|task| sample.has(task.tag));
-        (self.sample, self.weight) = (sample, weight);
+        (self.sample, self.weights) = (sample, weights);
         self.take_stock();
     }
 

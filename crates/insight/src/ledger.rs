@@ -59,6 +59,7 @@ use paths::Paths;
 pub use requests::{RequestAccount, RequestUse, request_uses};
 use round_trips::RoundTrips;
 pub use sampling::FEWEST_IOS;
+pub(crate) use sampling::STANDARD_ERRORS;
 use senders::Senders;
 pub use stalls::{NO_CAUSE, cost_of, stall_use};
 use timeline::Timeline;
@@ -197,10 +198,7 @@ impl<'a> Ledger<'a> {
             .settle(task, timeline, &transmissions, &self.paths);
         self.senders.explain(task, timeline);
         self.paths.explain(task, timeline);
-        // In a sample, it does not show whether they wait for the command window.
-        if self.cell.joined.is_complete() {
-            timeline.settle_programs();
-        }
+        timeline.settle_programs();
         Some(())
     }
 

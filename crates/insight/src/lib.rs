@@ -65,6 +65,7 @@ pub mod transport;
 pub mod wait;
 mod waiting;
 pub mod watched;
+pub mod weights;
 pub mod window;
 pub mod wire;
 

@@ -37,35 +37,39 @@ pub fn check<'t>(
     joined: &Joined,
     window: Window,
 ) -> LittleCheck {
-    let mut area_ns: u128 = 0;
-    let (mut left, mut inside_ns, mut longest_ns) = (0u64, 0u128, 0u64);
-    let (mut at_from, mut at_to) = (0u64, 0u64);
+    let (mut area_ns, mut left, mut inside_ns) = (0.0, 0.0, 0.0);
+    let (mut at_from, mut at_to, mut longest_ns) = (0.0, 0.0, 0u64);
     for task in tasks {
         let Some((enter_ns, leave_ns)) = task.span_ns(layer, joined.records) else {
             continue;
         };
-        area_ns += u128::from(window.overlap_ns(enter_ns, leave_ns));
+        let weight = joined.weights.of_session(task.session);
+        area_ns += weight * window.overlap_ns(enter_ns, leave_ns) as f64;
         // An I/O that leaves exactly at `from` counts as left, with all its time before the window.
-        at_from += u64::from(enter_ns < window.from_ns && leave_ns >= window.from_ns);
-        at_to += u64::from(enter_ns < window.to_ns && leave_ns > window.to_ns);
+        if enter_ns < window.from_ns && leave_ns >= window.from_ns {
+            at_from += weight;
+        }
+        if enter_ns < window.to_ns && leave_ns > window.to_ns {
+            at_to += weight;
+        }
         if let Some((enter_ns, leave_ns)) = task.both_ns(layer) {
-            longest_ns = longest_ns.max(leave_ns.saturating_sub(enter_ns));
+            let stay_ns = leave_ns.saturating_sub(enter_ns);
+            longest_ns = longest_ns.max(stay_ns);
             if window.contains(leave_ns) {
-                left += 1;
-                inside_ns += u128::from(leave_ns.saturating_sub(enter_ns));
+                left += weight;
+                inside_ns += weight * stay_ns as f64;
             }
         }
     }
-    // What one I/O counts for.
-    let share = joined.weight / window.length_ns().max(1) as f64;
-    let in_flight_mean = area_ns as f64 * share;
-    let product = inside_ns as f64 * share;
-    let edges = at_from.max(at_to) as f64 * longest_ns as f64 * share;
+    let length_ns = window.length_ns().max(1) as f64;
+    let in_flight_mean = area_ns / length_ns;
+    let product = inside_ns / length_ns;
+    let edges = f64::max(at_from, at_to) * longest_ns as f64 / length_ns;
     let tolerance = edges + TOLERANCE * in_flight_mean;
     LittleCheck {
         in_flight_mean,
-        left_per_s: left as f64 * 1e9 * share,
-        inside_mean_ns: inside_ns as f64 / left.max(1) as f64,
+        left_per_s: left * 1e9 / length_ns,
+        inside_mean_ns: inside_ns / f64::max(left, 1.0),
         tolerance,
         agrees: (in_flight_mean - product).abs() <= tolerance,
     }

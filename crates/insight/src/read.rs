@@ -38,7 +38,7 @@ pub enum ReadError {
         recorded: Window,
     },
     /// A sample of the I/Os is too small.
-    #[error("{}: one I/O in {number} was recorded, only {ios} of them, of which at least {FEWEST_IOS} are needed: record more of them (a smaller `--record-sample`) or for longer", cell.display())]
+    #[error("{}: the sample of one I/O in {number} has only {ios} of them, of which at least {FEWEST_IOS} are needed: record more of them (a smaller `--record-sample`) or for longer", cell.display())]
     FewIos {
         /// The cell's folder.
         cell: PathBuf,

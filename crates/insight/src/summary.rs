@@ -220,7 +220,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     };
     CellSummary {
         window,
-        sampled_one_in: (!joined.is_complete()).then_some(joined.weight),
+        sampled_one_in: (!joined.is_complete()).then_some(joined.weights.mean()),
         total: match &sessions[..] {
             [only] if by_session.len() == 1 => only.scope.clone(),
             _ => everything(),
@@ -306,6 +306,7 @@ fn scope(
 ) -> Scope {
     let is_complete = joined.is_complete();
     let mean = |sum: u128| sum as f64 / sums.ios.max(1) as f64;
+    let weight = |task: &Task| joined.weights.of_session(task.session);
     let done = tasks.iter().filter(|task| {
         let done_ns = joined.top().and_then(|top| task.leave_ns(top));
         done_ns.is_some_and(|ns| window.contains(ns))
@@ -316,17 +317,23 @@ fn scope(
         .zip(held)
         .map(|(&layer, held)| {
             let depth = layer.depth();
-            let waited_ns: u128 = joined
-                .way_in_spans(tasks, layer)
-                .map(|(from_ns, to_ns)| u128::from(window.overlap_ns(from_ns, to_ns)))
-                .sum();
+            let waited_ns = |tasks: &[&Task]| -> f64 {
+                let spans = joined.way_in_spans(tasks, layer);
+                let inside = spans.map(|(from_ns, to_ns)| window.overlap_ns(from_ns, to_ns));
+                inside.map(u128::from).sum::<u128>() as f64
+            };
+            let all_waited_ns = match is_complete {
+                true => waited_ns(tasks),
+                false => { tasks.iter() }.fold(0.0, |all_ns, task| {
+                    all_ns + weight(task) * waited_ns(std::slice::from_ref(task))
+                }),
+            };
             let little = little::check(tasks.iter().copied(), layer, joined, window);
             LayerUse {
                 layer,
                 in_flight_mean: little.in_flight_mean,
                 in_flight_max: is_complete.then(|| held.max(window)),
-                waiting_in_mean: waited_ns as f64 * joined.weight
-                    / window.length_ns().max(1) as f64,
+                waiting_in_mean: all_waited_ns / window.length_ns().max(1) as f64,
                 way_in_ns: mean(sums.way_in_ns[depth]),
                 way_out_ns: mean(sums.way_out_ns[depth]),
                 service_ns: mean(sums.last_ns[depth]),
@@ -338,7 +345,7 @@ fn scope(
         ios: sums.ios,
         iops: match sums.ios {
             0 => 0.0,
-            _ => done.count() as f64 * joined.weight / window.seconds().max(1e-9),
+            _ => done.fold(0.0, |all, task| all + weight(task)) / window.seconds().max(1e-9),
         },
         latency: Latency::of(latencies_ns),
         layers,

@@ -31,6 +31,8 @@ tables! {
         ios: u64 => Count,
         /// Their latency.
         latency_ns: f64 => Ns,
+        /// Half of the 95 % confidence interval of its mean, if a sample of the I/Os was recorded; 0 if all were.
+        latency_uncertain_ns: f64 => Ns,
         /// The part of it that may belong to a wait adjacent to the one that it is assigned to.
         uncertain_ns: f64 => Ns,
         /// The waits by their causes.

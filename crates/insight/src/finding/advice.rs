@@ -13,8 +13,16 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
         let window = most_wanted(binding)
             .div_ceil(COMMAND_WINDOW_STEP)
             .saturating_mul(COMMAND_WINDOW_STEP);
+        // A sample of the I/Os shows the mean, and more are wanted at times.
+        let is_sample = |observed: &&Observed| observed.summary.sampled_one_in.is_some();
+        let or_more = match binding.iter().any(is_sample) {
+            true => " or more",
+            false => "",
+        };
         return Some(Advice {
-            text: format!("raise the target's command window (`--command-window`) to {window}"),
+            text: format!(
+                "raise the target's command window (`--command-window`) to {window}{or_more}"
+            ),
             parameter: Some("target.command_window".to_owned()),
             value: Some(window.to_string()),
             ..Advice::default()
@@ -70,8 +78,7 @@ fn most_wanted(binding: &[&Observed]) -> u64 {
         .iter()
         .flat_map(|observed| &observed.summary.sessions)
         .filter_map(|session| session.scope.above(wansan_trace::Layer::Window))
-        // Of a sample of the I/Os, the mean: it is less than was wanted at times.
-        .map(|above| { above.in_flight_max }.unwrap_or_else(|| above.in_flight_mean.ceil() as u64))
+        .map(|above| { above.in_flight_max }.unwrap_or_else(|| above.in_flight_mean.round() as u64))
         .max()
         .unwrap_or(0)
 }

@@ -71,6 +71,14 @@ enum Margin {
 }
 
 impl Margin {
+    fn opposite(self) -> Margin {
+        match self {
+            Margin::None => Margin::None,
+            Margin::Least => Margin::Most,
+            Margin::Most => Margin::Least,
+        }
+    }
+
     fn of(self, half: f64) -> f64 {
         match self {
             Margin::None => 0.0,
@@ -194,7 +202,10 @@ impl<'s> View<'s> {
             let half = share_uncertain(self.summary, limit);
             of_rest(waits.share(limit) + margin.of(half))
         };
-        let is_path_full = part(Cause::PathQueue) >= QUEUED_SHARE;
+        let queued_half = share_uncertain(self.summary, Limit::PathRate);
+        let is_path_full =
+            |margin: Margin| part(Cause::PathQueue) + margin.of(queued_half) >= QUEUED_SHARE;
+        let may_be_idle = !is_path_full(margin.opposite());
         let is_asked = r2t::uses(self.summary).next().is_some();
         let mut sessions = self.summary.sessions.iter();
         let is_window_known = sessions.any(|session| session.command_window.is_some());
@@ -202,15 +213,15 @@ impl<'s> View<'s> {
             let own = !is_inside;
             match limit {
                 Limit::Store => share(limit) >= QUEUED_SHARE,
-                Limit::PathRate => is_path_full || share(limit) >= TRANSMISSION_SHARE,
+                Limit::PathRate => is_path_full(margin) || share(limit) >= TRANSMISSION_SHARE,
                 Limit::ReceiveWindow | Limit::SendBuffer | Limit::CongestionWindow => {
                     share(limit) >= stopped_share
                 }
                 // On a full path, solicited data and retransmissions wait for the path, too.
                 Limit::R2tRoundTrips => {
-                    own && is_asked && !is_path_full && share(limit) >= OWN_WAITING_SHARE
+                    own && is_asked && may_be_idle && share(limit) >= OWN_WAITING_SHARE
                 }
-                Limit::Stalls => own && !is_path_full && share(limit) >= OWN_WAITING_SHARE,
+                Limit::Stalls => own && may_be_idle && share(limit) >= OWN_WAITING_SHARE,
                 Limit::Processor => own && share(limit) >= OWN_WAITING_SHARE,
                 Limit::CommandWindow => {
                     own && is_window_known && share(limit) >= COMMAND_WAITING_SHARE
@@ -275,34 +286,61 @@ impl<'s> View<'s> {
                 half * 100.0,
             ),
         }];
-        let least = verdict.waiting_share - half;
-        let possible = match verdict.limit {
-            // What is full inside a closed window is the limit in its place.
-            Limit::CommandWindow => {
-                self.counting(verdict.waiting_share, STOPPED_INSIDE_SHARE, Margin::Most)
-            }
-            _ => self.counting(0.0, STOPPED_SHARE, Margin::Most),
+        let window = self.counting(0.0, STOPPED_SHARE, Margin::None);
+        let window = { window.into_iter().max_by(by_share) }
+            .filter(|(limit, _)| *limit == Limit::CommandWindow);
+        // Where the command window is full, what is full inside it would be the limit.
+        let inside = |margin| {
+            window.map_or(Vec::new(), |(_, share)| {
+                self.counting(share, STOPPED_INSIDE_SHARE, margin)
+            })
         };
-        for (limit, most) in possible {
-            let is_other = ![verdict.limit, Limit::CommandWindow].contains(&limit);
-            if is_other && (most >= least || verdict.limit == Limit::CommandWindow) {
-                lines.push(format!(
-                    "the sample is too small to rule out another limit: {limit}, with up to {:.1} %",
-                    most * 100.0
-                ));
-            }
+        let is_inside = window.is_some() && verdict.limit != Limit::CommandWindow;
+        let mut possible = inside(Margin::Most);
+        if !is_inside {
+            let least = verdict.waiting_share - half;
+            let all = self.counting(0.0, STOPPED_SHARE, Margin::Most).into_iter();
+            possible.extend(all.filter(|(_, most)| *most >= least));
         }
-        let certain = self.counting(0.0, STOPPED_SHARE, Margin::Least);
-        let is_certain = |limit: Limit| certain.iter().any(|(other, _)| *other == limit);
-        let is_judged_by_share = self
-            .most_costly(Margin::None)
-            .is_some_and(|(limit, _)| limit == verdict.limit);
-        if is_judged_by_share && !is_certain(verdict.limit) {
+        for limit in Limit::ALL.into_iter().filter(|it| *it != verdict.limit) {
+            let of_it = possible.iter().find(|(other, _)| *other == limit);
+            lines.extend(of_it.map(|(_, most)| {
+                format!(
+                    "the sample is too small to rule out another limit: {limit}, with up to {:.1} %",
+                    most.min(1.0) * 100.0
+                )
+            }));
+        }
+        let certain = match is_inside {
+            true => inside(Margin::Least),
+            false => self.counting(0.0, STOPPED_SHARE, Margin::Least),
+        };
+        let is_certain = certain.iter().any(|(limit, _)| *limit == verdict.limit);
+        let by_its_share = self.most_costly(Margin::None);
+        if by_its_share.is_some_and(|it| it.0 == verdict.limit) && !is_certain {
             lines.push(
                 "the sample is too small to tell whether that is enough to be the limit".to_owned(),
             );
         }
+        lines.extend(self.waits_for_cmd_sn());
         lines
+    }
+
+    /// In a sample, whether the command window is what commands wait for may not show.
+    fn waits_for_cmd_sn(&self) -> Option<String> {
+        let window = self.total.layer(Layer::Window)?;
+        let sessions = self.summary.sessions.iter();
+        let mut uses = sessions.filter_map(|it| it.command_window);
+        let is_unknown = window.way_in_ns >= COMMAND_WAITING_SHARE * self.latency_ns
+            && !uses.any(|used| used.is_waited_for);
+        is_unknown.then(|| {
+            format!(
+                "a command waits {} of {} for its CmdSN; whether the command window, TCP or the program holds it back \
+                 does not show in a sample",
+                milliseconds(window.way_in_ns),
+                milliseconds(self.latency_ns),
+            )
+        })
     }
 
     fn of(summary: &'s CellSummary) -> View<'s> {
@@ -657,7 +695,11 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
         waiting_share: view.share(Limit::CommandWindow),
         evidence: vec![
             format!(
-                "MaxCmdSN allowed at most {} outstanding commands per session",
+                "MaxCmdSN allowed {} {} outstanding commands per session",
+                match view.summary.sampled_one_in {
+                    None => "at most",
+                    Some(_) => "about",
+                },
                 slots.max().unwrap_or(0),
             ),
             closed(&uses, window.in_flight_mean / view.sessions),

@@ -9,10 +9,8 @@ use super::limits::{Verdict, judge, share_uncertain};
 use super::predict::predict;
 use super::sentence::sentence;
 use super::{Finding, Limit, Observed};
+use crate::ledger::{FEWEST_IOS, STANDARD_ERRORS};
 
-/// The half-width of a 95 % confidence interval, in standard errors. The number of the I/Os in a sample has its square root
-/// as standard deviation.
-const STANDARD_ERRORS: f64 = 1.96;
 /// What happens to one I/O in n is missing from a sample of 3 n with a probability of 5 %.
 const RULE_OF_THREE: f64 = 3.0;
 
@@ -149,13 +147,27 @@ fn doubts(observed: &Observed) -> Vec<String> {
         ));
     }
     if let Some(number) = observed.summary.sampled_one_in {
-        let ios = observed.summary.waits.ios.max(1) as f64;
+        let waits = &observed.summary.waits;
+        let ios = waits.ios.max(1) as f64;
+        let of_latency = waits.latency_uncertain_ns / waits.latency_ns.max(1.0);
         doubts.push(format!(
-            "cell {cell}: one I/O in {number:.0} was recorded: IOPS and numbers in flight are uncertain by ± {:.1} %, extremes \
-             are those of the recorded I/Os, and what fewer than one I/O in {:.0} waits for may not show",
+            "cell {cell}: one I/O in {number:.0} was recorded: IOPS are uncertain by ± {:.1} %, the mean latency by ± {:.1} %, \
+             numbers in flight by both; extremes are those of the recorded I/Os, and what fewer than one I/O in {:.0} waits \
+             for may not show",
             100.0 * STANDARD_ERRORS / ios.sqrt(),
+            100.0 * of_latency,
             ios / RULE_OF_THREE,
         ));
+        let sessions = &observed.summary.sessions;
+        let small = sessions.iter().filter(|it| it.scope.ios < FEWEST_IOS);
+        let small = small.count();
+        if small > 0 {
+            doubts.push(format!(
+                "cell {cell}: {small} of {} sessions have fewer than {FEWEST_IOS} I/Os in the sample: their own numbers are \
+                 rough",
+                sessions.len(),
+            ));
+        }
         doubts.push(format!(
             "cell {cell}: a sample does not show whether the application keeps a fixed number in flight, submits batches, \
              or has connections that wait for each other, nor what requests to attached disks waited for \

@@ -32,6 +32,8 @@ pub(super) struct Base {
     pub(super) windows: BTreeMap<SessionId, CommandWindowUse>,
     /// Sessions that write.
     writes: HashSet<SessionId>,
+    /// Whether only a sample of the I/Os was recorded.
+    is_sample: bool,
     /// Whether the store is idle most of the time.
     is_store_idle: bool,
     /// The minimum time that the store took for an I/O, of sessions that keep more than one in it on average and whose
@@ -42,7 +44,10 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn of(cell: &Cell, window: Window) -> Base {
-        let mut base = Base::default();
+        let mut base = Base {
+            is_sample: !cell.joined.is_complete(),
+            ..Base::default()
+        };
         let mut see = |pdu: &Pdu| {
             let is_write = pdu.opcode == DATA_OUT
                 || pdu.opcode == SCSI_COMMAND && pdu.data_bytes > 0
@@ -52,7 +57,7 @@ impl Base {
             }
         };
         { cell.pdu.iter() }.for_each(|pdus| pdus.for_each(|_, pdu| see(pdu)));
-        base.windows = command_window_uses(cell, window);
+        base.windows = command_window_uses(cell, window, &base.writes);
         base.is_store_idle = true;
         // Captures do not show the store; it is taken as idle.
         if cell.joined.layers.contains(&Layer::Store) {
@@ -73,7 +78,7 @@ impl Base {
             let end_ns = served_ns.map_or(leave_ns, |ns| enter_ns.saturating_add(ns));
             Some((enter_ns, end_ns))
         });
-        let in_flight = Population::of(spans).mean(window) * joined.weight;
+        let in_flight = Population::of(spans).mean(window) * joined.weights.mean();
         self.is_store_idle = in_flight < IDLE_STORE_IN_FLIGHT;
         let mut served: HashMap<SessionId, (u64, u64, u64)> = HashMap::default();
         for (task, took_ns) in tasks() {
@@ -87,7 +92,8 @@ impl Base {
         }
         for (session, (least_ns, sum_ns, count)) in served {
             let mean_ns = sum_ns as f64 / count as f64;
-            let has_several = sum_ns as f64 * joined.weight > joined.records.length_ns() as f64;
+            let has_several =
+                sum_ns as f64 * joined.weights.mean() > joined.records.length_ns() as f64;
             if has_several && mean_ns >= CROWDED_SERVICE_RATIO * least_ns as f64 {
                 self.crowded_least_ns.insert(session, least_ns);
             }
@@ -160,6 +166,8 @@ impl Base {
         match layer {
             Layer::Cache | Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
             Layer::Window if self.is_closed(task.session) => (Cause::CommandWindow, None),
+            // In a sample, it may be the window for which it waits.
+            Layer::Window if self.is_sample => (Cause::Unknown, None),
             // A command gets its CmdSN when TCP has room for it.
             Layer::Window => to_target,
             Layer::Socket

@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::join::Joined;
 
 /// The half-width of a 95 % confidence interval, in standard errors.
-const STANDARD_ERRORS: f64 = 1.96;
+pub(crate) const STANDARD_ERRORS: f64 = 1.96;
 
 /// Fewer I/Os than this are not explained: their confidence intervals would say more than is known.
 pub const FEWEST_IOS: u64 = 100;
@@ -41,7 +41,7 @@ struct OfCause {
 impl Spread {
     /// None for complete records.
     pub(super) fn of(joined: &Joined) -> Option<Box<Spread>> {
-        (!joined.is_complete()).then(|| Box::new(Spread::weighing(joined.weight)))
+        (!joined.is_complete()).then(|| Box::new(Spread::weighing(joined.weights.mean())))
     }
 
     fn weighing(weight: f64) -> Spread {
@@ -73,6 +73,18 @@ impl Spread {
         }
     }
 
+    /// Half of the 95 % confidence interval of the mean latency, in ns.
+    pub(super) fn latency_uncertain_ns(&self) -> f64 {
+        let mean_ns = self.latency_ns / self.ios.max(1.0);
+        let variance = (self.latency_squares / self.ios.max(1.0) - mean_ns * mean_ns).max(0.0);
+        STANDARD_ERRORS * (self.left_out() * variance / (self.ios - 1.0).max(1.0)).sqrt()
+    }
+
+    /// The share of the I/Os that are not in the sample: the correction for a finite population.
+    fn left_out(&self) -> f64 {
+        1.0 - 1.0 / self.weight.max(1.0)
+    }
+
     /// The causes, each with half of the 95 % confidence interval of its share.
     pub(super) fn uncertain_shares(&self) -> Vec<(Cause, f64)> {
         let of = |cause: &OfCause| {
@@ -82,8 +94,7 @@ impl Spread {
             let share = cause.ns / self.latency_ns.max(1.0);
             let residuals = cause.squares - 2.0 * share * cause.by_latency
                 + share * share * self.latency_squares;
-            let left_out = 1.0 - 1.0 / self.weight.max(1.0);
-            let correction = left_out * self.ios / (self.ios - 1.0);
+            let correction = self.left_out() * self.ios / (self.ios - 1.0);
             let error = (correction * residuals.max(0.0)).sqrt() / self.latency_ns.max(1.0);
             (STANDARD_ERRORS * error).min(1.0)
         };

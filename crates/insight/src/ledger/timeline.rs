@@ -186,7 +186,7 @@ impl Timeline {
     /// Attributes a command's time above the socket that no TCP sample explains to its program.
     pub(super) fn settle_programs(&mut self) {
         for wait in &mut self.waits {
-            if wait.cause == Cause::Unknown && wait.layer == Layer::Queue {
+            if wait.cause == Cause::Unknown && wait.layer == Layer::Queue && wait.way.is_some() {
                 wait.cause = Cause::Initiator;
                 wait.source = Source::Crossings;
             }

@@ -42,6 +42,8 @@ pub struct WaitUse {
     pub sums: Vec<CauseSum>,
     /// If a sample of the I/Os was recorded, half of the 95 % confidence interval of each cause's share of the latency.
     pub uncertain_shares: Vec<(Cause, f64)>,
+    /// The same of the mean latency, in ns; 0 if all I/Os were recorded.
+    pub latency_uncertain_ns: f64,
 }
 
 impl CauseSum {
@@ -101,6 +103,7 @@ impl WaitUse {
         wansan_schema::WaitUse {
             ios: self.ios,
             latency_ns: self.latency_ns,
+            latency_uncertain_ns: self.latency_uncertain_ns,
             uncertain_ns: self
                 .sums
                 .iter()
@@ -198,6 +201,7 @@ impl<'de> Deserialize<'de> for WaitUse {
         Ok(WaitUse {
             ios: result.ios,
             latency_ns: result.latency_ns,
+            latency_uncertain_ns: result.latency_uncertain_ns,
             sums: sums.collect::<Result<_, _>>()?,
             uncertain_shares: { result.causes.iter() }
                 .filter(|(_, waits)| waits.share_uncertain > 0.0)
@@ -269,8 +273,9 @@ impl Adding {
 
     pub(super) fn finish(self) -> WaitUse {
         let mean = |sum_ns: u128| sum_ns as f64 / self.ios.max(1) as f64;
-        let uncertain_shares =
-            { self.spread.as_ref() }.map_or_else(Vec::new, |spread| spread.uncertain_shares());
+        let spread = self.spread.as_ref();
+        let latency_uncertain_ns = spread.map_or(0.0, |spread| spread.latency_uncertain_ns());
+        let uncertain_shares = spread.map_or_else(Vec::new, |spread| spread.uncertain_shares());
         let sums: BTreeMap<Key, (u128, u128)> = self.sums.into_iter().collect();
         let sums =
             sums.into_iter()
@@ -289,6 +294,7 @@ impl Adding {
             latency_ns: mean(self.latency_ns),
             sums: sums.collect(),
             uncertain_shares,
+            latency_uncertain_ns,
         }
     }
 }

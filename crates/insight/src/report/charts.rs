@@ -72,7 +72,7 @@ fn in_flight(analysis: &Analysis<'_>, steps: &Steps) -> Vec<LayerSamples> {
     let held = layers.zip(&analysis.held().all);
     let samples = held.map(|(layer, held)| LayerSamples {
         layer: layer.name().to_owned(),
-        values: steps.means(held, analysis.cell.joined.weight),
+        values: steps.means(held, analysis.cell.joined.weights.mean()),
     });
     samples.collect()
 }

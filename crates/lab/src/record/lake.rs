@@ -160,8 +160,10 @@ fn write_sessions(
         let ends = ends.get(&session).unwrap_or(&unknown);
         let [of_host, waits_of_host] = by_host.entry(&ends.host).or_default();
         let id = part_of_path(session);
-        let weight = records.joined.weight;
-        of_host.push(row(&session_row(part.name, &id, used, ends, &summary)));
+        let weight = records.joined.weights.of_session(session);
+        of_host.push(row(&session_row(
+            part.name, &id, used, ends, &summary, weight,
+        )));
         let waits = wait_rows(part.name, &id, &waits, weight);
         waits_of_host.extend(waits.iter().map(row));
         sessions += 1;
@@ -185,6 +187,7 @@ fn session_row(
     used: &SessionUse,
     ends: &Ends,
     summary: &CellSummary,
+    weight: f64,
 ) -> LakeSession {
     let scope = &used.scope;
     let dropped = summary.losses.dropped.values().flat_map(BTreeMap::values);
@@ -194,13 +197,13 @@ fn session_row(
         initiator: ends.initiator.clone(),
         target: ends.target.clone(),
         measured_s: summary.window.seconds(),
-        ios: all_ios(scope.ios, summary.sampled_one_in.unwrap_or(1.0)),
+        ios: all_ios(scope.ios, weight),
         iops: scope.iops,
         in_flight_mean: scope.layers.first().map_or(0.0, |top| top.in_flight_mean),
         latency_mean_ns: scope.latency.mean_ns,
         latency_p50_ns: scope.latency.p50_ns,
         latency_p99_ns: scope.latency.p99_ns,
-        sampled_one_in: summary.sampled_one_in.unwrap_or(1.0),
+        sampled_one_in: weight,
         records_dropped: dropped.sum(),
     }
 }

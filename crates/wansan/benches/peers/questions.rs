@@ -1,16 +1,18 @@
 //! What is compared: each question starts what it needs, measures both sides in turns, and ends
 //! what it started.
 
+use std::path::Path;
+
 use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
 use wansan_peers::perf;
 use wansan_peers::process::PeerError;
 use wansan_peers::qemu::Operation;
 use wansan_peers::question::Question;
+use wansan_peers::wansan;
 
-use crate::disks::{Disk, memory_folder};
 use crate::files;
 use crate::limit;
-use crate::loads::{SMALL_RANDOM, TURNS, our_iops};
+use crate::loads::{SMALL_RANDOM, TURNS, WANSAN, our_iops};
 use crate::many;
 use crate::observed;
 use crate::targets;
@@ -69,12 +71,14 @@ pub(crate) const QUESTIONS: [Question; 12] = [
 
 /// Our load generator and iscsi-perf on the same target.
 fn initiator() -> Result<Vec<Comparison>, PeerError> {
-    let disk = Disk::ours(memory_folder()?)?;
+    // With a file, the target would be the limit of ours.
+    let target = wansan::Target::start(Path::new(WANSAN), &["--lun", "memory:256MiB"])?;
+    let url = target.url(0);
     let [ours, other] = in_turns(
         TURNS,
         [
-            &mut || our_iops(&disk.url, Operation::Read, SMALL_RANDOM, &[]),
-            &mut || Ok(perf::read(&disk.url, SMALL_RANDOM)?.iops),
+            &mut || our_iops(&url, Operation::Read, SMALL_RANDOM, &[]),
+            &mut || Ok(perf::read(&url, SMALL_RANDOM)?.iops),
         ],
     )?;
     Ok(vec![Comparison {
