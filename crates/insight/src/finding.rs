@@ -8,6 +8,7 @@ pub mod negotiated;
 mod predict;
 mod r2t;
 mod results;
+mod sampled;
 mod sentence;
 mod stalls;
 mod sweep;

@@ -7,6 +7,7 @@
 use wansan_trace::Layer;
 use wansan_trace::units::format_bytes;
 
+use super::sampled::{self, Margin, share_uncertain};
 use super::{Limit, encryption, lockstep, r2t, stalls};
 use crate::cause::Cause;
 use crate::command_window::CommandWindowUse;
@@ -21,9 +22,9 @@ const QUEUED_SHARE: f64 = 0.05;
 /// A link without a queue is the limit if the I/Os' own bytes take this share of the latency.
 const TRANSMISSION_SHARE: f64 = 0.5;
 /// TCP's windows and buffers count from this share of the latency.
-const STOPPED_SHARE: f64 = 0.1;
+pub(super) const STOPPED_SHARE: f64 = 0.1;
 /// The same, as a share of the time inside a closed command window.
-const STOPPED_INSIDE_SHARE: f64 = 0.25;
+pub(super) const STOPPED_INSIDE_SHARE: f64 = 0.25;
 /// Waits of individual I/Os count from this share: R2T round trips, stalls, CPU-bound programs.
 const OWN_WAITING_SHARE: f64 = 0.2;
 /// Waiting for the command window counts from this share: any additional commands wait there.
@@ -54,56 +55,13 @@ pub(super) fn judge(summary: &CellSummary) -> Verdict {
         .or_else(|| strongest(&view))
         .unwrap_or_else(|| application(&view));
     verdict.evidence.extend(view.account());
-    let sampled = view.sampled(&verdict);
+    let sampled = sampled::evidence(&view, &verdict);
     verdict.evidence.extend(sampled);
     verdict
 }
 
-/// How far shares of the latency are taken to be off.
-#[derive(Debug, Clone, Copy)]
-enum Margin {
-    /// Not at all: the estimates.
-    None,
-    /// To the lower end of their confidence intervals.
-    Least,
-    /// To the upper end.
-    Most,
-}
-
-impl Margin {
-    fn opposite(self) -> Margin {
-        match self {
-            Margin::None => Margin::None,
-            Margin::Least => Margin::Most,
-            Margin::Most => Margin::Least,
-        }
-    }
-
-    fn of(self, half: f64) -> f64 {
-        match self {
-            Margin::None => 0.0,
-            Margin::Least => -half,
-            Margin::Most => half,
-        }
-    }
-}
-
-fn by_share(one: &(Limit, f64), other: &(Limit, f64)) -> std::cmp::Ordering {
+pub(super) fn by_share(one: &(Limit, f64), other: &(Limit, f64)) -> std::cmp::Ordering {
     one.1.total_cmp(&other.1)
-}
-
-/// Half of the 95 % confidence interval of the share of the latency that a limit takes; 0 if all I/Os were recorded.
-pub(super) fn share_uncertain(summary: &CellSummary, limit: Limit) -> f64 {
-    let waits = &summary.waits;
-    if matches!(limit, Limit::TooFewIos | Limit::Nothing) {
-        return 0.0;
-    }
-    // The service time of a full store counts, too.
-    let served = match limit {
-        Limit::Store => waits.cause_uncertain(Cause::StoreService),
-        _ => 0.0,
-    };
-    (waits.share_uncertain(limit) + served).min(1.0)
 }
 
 /// The limit with the largest share of the latency, if that is large enough to count.
@@ -133,7 +91,7 @@ fn strongest(view: &View<'_>) -> Option<Verdict> {
 /// A cell, with values that several rules need.
 pub(super) struct View<'s> {
     pub(super) summary: &'s CellSummary,
-    total: &'s Scope,
+    pub(super) total: &'s Scope,
     sessions: f64,
     pub(super) latency_ns: f64,
     network: Network,
@@ -180,7 +138,7 @@ impl Network {
 impl<'s> View<'s> {
     /// The limit with the largest share of the latency among those that count. A window closes because of what is full
     /// inside it: that is the limit then.
-    fn most_costly(&self, margin: Margin) -> Option<(Limit, f64)> {
+    pub(super) fn most_costly(&self, margin: Margin) -> Option<(Limit, f64)> {
         let all = self.counting(0.0, STOPPED_SHARE, margin);
         let most = all.into_iter().max_by(by_share);
         if let Some((Limit::CommandWindow, share)) = most {
@@ -193,7 +151,12 @@ impl<'s> View<'s> {
     /// The limits that count, each with its share of the latency. TCP's windows and buffers count from `stopped_share`. If
     /// a share of the latency is spent `before` a command window, shares are of the time inside it, and only resources
     /// that can be full count.
-    fn counting(&self, before: f64, stopped_share: f64, margin: Margin) -> Vec<(Limit, f64)> {
+    pub(super) fn counting(
+        &self,
+        before: f64,
+        stopped_share: f64,
+        margin: Margin,
+    ) -> Vec<(Limit, f64)> {
         let is_inside = before > 0.0;
         let waits = &self.summary.waits;
         let part = |cause: Cause| waits.mean_ns(cause) / waits.latency_ns.max(1.0);
@@ -263,82 +226,6 @@ impl<'s> View<'s> {
                 "an I/O's {}: {}",
                 milliseconds(waits.latency_ns),
                 parts.join(", ")
-            )
-        })
-    }
-
-    /// If a sample of the I/Os was recorded: how uncertain that makes the limit's share, and which other limits it does not
-    /// rule out.
-    fn sampled(&self, verdict: &Verdict) -> Vec<String> {
-        let Some(number) = self.summary.sampled_one_in else {
-            return Vec::new();
-        };
-        let half = share_uncertain(self.summary, verdict.limit);
-        let recorded = format!(
-            "one I/O in {number:.0} was recorded, {} of them",
-            self.summary.waits.ios
-        );
-        let mut lines = vec![match verdict.limit {
-            Limit::TooFewIos | Limit::Nothing => recorded,
-            _ => format!(
-                "{recorded}: the limit takes {:.1} ± {:.1} % of the latency (95 % confidence)",
-                verdict.waiting_share * 100.0,
-                half * 100.0,
-            ),
-        }];
-        let window = self.counting(0.0, STOPPED_SHARE, Margin::None);
-        let window = { window.into_iter().max_by(by_share) }
-            .filter(|(limit, _)| *limit == Limit::CommandWindow);
-        // Where the command window is full, what is full inside it would be the limit.
-        let inside = |margin| {
-            window.map_or(Vec::new(), |(_, share)| {
-                self.counting(share, STOPPED_INSIDE_SHARE, margin)
-            })
-        };
-        let is_inside = window.is_some() && verdict.limit != Limit::CommandWindow;
-        let mut possible = inside(Margin::Most);
-        if !is_inside {
-            let least = verdict.waiting_share - half;
-            let all = self.counting(0.0, STOPPED_SHARE, Margin::Most).into_iter();
-            possible.extend(all.filter(|(_, most)| *most >= least));
-        }
-        for limit in Limit::ALL.into_iter().filter(|it| *it != verdict.limit) {
-            let of_it = possible.iter().find(|(other, _)| *other == limit);
-            lines.extend(of_it.map(|(_, most)| {
-                format!(
-                    "the sample is too small to rule out another limit: {limit}, with up to {:.1} %",
-                    most.min(1.0) * 100.0
-                )
-            }));
-        }
-        let certain = match is_inside {
-            true => inside(Margin::Least),
-            false => self.counting(0.0, STOPPED_SHARE, Margin::Least),
-        };
-        let is_certain = certain.iter().any(|(limit, _)| *limit == verdict.limit);
-        let by_its_share = self.most_costly(Margin::None);
-        if by_its_share.is_some_and(|it| it.0 == verdict.limit) && !is_certain {
-            lines.push(
-                "the sample is too small to tell whether that is enough to be the limit".to_owned(),
-            );
-        }
-        lines.extend(self.waits_for_cmd_sn());
-        lines
-    }
-
-    /// In a sample, whether the command window is what commands wait for may not show.
-    fn waits_for_cmd_sn(&self) -> Option<String> {
-        let window = self.total.layer(Layer::Window)?;
-        let sessions = self.summary.sessions.iter();
-        let mut uses = sessions.filter_map(|it| it.command_window);
-        let is_unknown = window.way_in_ns >= COMMAND_WAITING_SHARE * self.latency_ns
-            && !uses.any(|used| used.is_waited_for);
-        is_unknown.then(|| {
-            format!(
-                "a command waits {} of {} for its CmdSN; whether the command window, TCP or the program holds it back \
-                 does not show in a sample",
-                milliseconds(window.way_in_ns),
-                milliseconds(self.latency_ns),
             )
         })
     }
@@ -438,7 +325,7 @@ impl<'s> View<'s> {
     }
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 

@@ -5,14 +5,11 @@ use std::collections::BTreeMap;
 use wansan_trace::Layer;
 
 use super::advice::advice;
-use super::limits::{Verdict, judge, share_uncertain};
+use super::limits::{Verdict, judge};
 use super::predict::predict;
+use super::sampled::{self, share_uncertain};
 use super::sentence::sentence;
 use super::{Finding, Limit, Observed};
-use crate::ledger::{FEWEST_IOS, STANDARD_ERRORS};
-
-/// What happens to one I/O in n is missing from a sample of 3 n with a probability of 5 %.
-const RULE_OF_THREE: f64 = 3.0;
 
 /// Explains the cells of one sweep, in any order.
 ///
@@ -146,40 +143,8 @@ fn doubts(observed: &Observed) -> Vec<String> {
              `wansan target --record` writes its records when it ends"
         ));
     }
-    if let Some(number) = observed.summary.sampled_one_in {
-        let waits = &observed.summary.waits;
-        let ios = waits.ios.max(1) as f64;
-        let of_latency = waits.latency_uncertain_ns / waits.latency_ns.max(1.0);
-        doubts.push(format!(
-            "cell {cell}: one I/O in {number:.0} was recorded: IOPS are uncertain by ± {:.1} %, the mean latency by ± {:.1} %, \
-             numbers in flight by both; extremes are those of the recorded I/Os, and what fewer than one I/O in {:.0} waits \
-             for may not show",
-            100.0 * STANDARD_ERRORS / ios.sqrt(),
-            100.0 * of_latency,
-            ios / RULE_OF_THREE,
-        ));
-        let sessions = &observed.summary.sessions;
-        let small = sessions.iter().filter(|it| it.scope.ios < FEWEST_IOS);
-        let small = small.count();
-        if small > 0 {
-            doubts.push(format!(
-                "cell {cell}: {small} of {} sessions have fewer than {FEWEST_IOS} I/Os in the sample: their own numbers are \
-                 rough",
-                sessions.len(),
-            ));
-        }
-        doubts.push(format!(
-            "cell {cell}: a sample does not show whether the application keeps a fixed number in flight, submits batches, \
-             or has connections that wait for each other, nor what requests to attached disks waited for \
-             (`--record-sample 1` records all)"
-        ));
-    }
-    if losses.unsampled_sessions > 0 {
-        doubts.push(format!(
-            "cell {cell}: {} sessions have no I/O in the sample",
-            losses.unsampled_sessions
-        ));
-    }
+    let sampled = sampled::doubts(&observed.summary).into_iter();
+    doubts.extend(sampled.map(|doubt| format!("cell {cell}: {doubt}")));
     if losses.missing_crossings > 0 {
         doubts.push(format!(
             "cell {cell}: {} crossings are missing",
