@@ -11,6 +11,16 @@ const HEADER_BYTES: usize = 48;
 /// A Data-In with one block, and its digest.
 const PDU_BYTES: usize = HEADER_BYTES + BLOCK_BYTES + 4;
 
+/// Delivers all that the target has sent, as changed on its way.
+fn deliver(pair: &mut Pair, sent: &[u8]) {
+    let now = pair.now();
+    let bytes = copy(sent, pair.initiator.connections()[0].space());
+    assert_eq!(bytes, sent.len());
+    pair.target.connection(0).unwrap().sent(bytes);
+    pair.initiator.connections()[0].filled(bytes, now);
+    pair.initiator.receive(0, now, &mut pair.trace).unwrap();
+}
+
 /// A read of several Data-In PDUs, the last of which has its status, arrives at once, with one or two of them damaged.
 #[test]
 fn a_read_recovers_whichever_of_its_pdus_are_damaged() {
@@ -37,12 +47,7 @@ fn a_read_recovers_whichever_of_its_pdus_are_damaged() {
                 for damaged in (first..=second).step_by((second - first).max(1)) {
                     sent[damaged * PDU_BYTES + HEADER_BYTES] ^= 1;
                 }
-                let now = pair.now();
-                let bytes = copy(&sent, pair.initiator.connections()[0].space());
-                assert_eq!(bytes, sent.len());
-                pair.target.connection(0).unwrap().sent(bytes);
-                pair.initiator.connections()[0].filled(bytes, now);
-                pair.initiator.receive(0, now, &mut pair.trace).unwrap();
+                deliver(&mut pair, &sent);
                 // Another command's ExpStatSN must not acknowledge the status yet.
                 pair.read(100, 1, 2);
                 let done = pair.settle_good();
@@ -78,12 +83,7 @@ fn a_lost_session_is_not_reported_to_the_caller_though_later_commands_are_answer
         pair.towards_target().unwrap();
         let mut sent = pair.target.connection(0).unwrap().pending().to_vec();
         sent[HEADER_BYTES] ^= 1;
-        let now = pair.now();
-        let bytes = copy(&sent, pair.initiator.connections()[0].space());
-        assert_eq!(bytes, sent.len());
-        pair.target.connection(0).unwrap().sent(bytes);
-        pair.initiator.connections()[0].filled(bytes, now);
-        pair.initiator.receive(0, now, &mut pair.trace).unwrap();
+        deliver(&mut pair, &sent);
         let done = pair.settle_good();
         let mut users: Vec<u64> = done.iter().map(|completion| completion.user).collect();
         assert_eq!(users.last(), Some(&0), "it came last of {users:?}");
